@@ -163,7 +163,7 @@ def image_forgets_tokens() -> list[Patch]:
 
     def wrong(found: list[tuple[bytes, User]], rules: Any) -> Iterator[Any]:
         if found:
-            yield [image.USERS, [[name, (), user.rights] for name, user in found]]
+            yield [image.USERS, [[name, user.birth, (), user.rights] for name, user in found]]
         if rules:
             yield [image.RULES, rules]
 

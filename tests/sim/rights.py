@@ -73,14 +73,24 @@ CHANGES: Final = frozenset({c.SET_USER, c.DROP_USER, c.SET_TOKEN, c.SET_RULES})
 
 
 class Person(NamedTuple):
-    """A user."""
+    """A user.
+
+    Attributes:
+        tokens: digests, the oldest first.
+        rights: bits by pattern.
+        birth: what sessions by a rule have for a token; no two users, ever, have the same.
+    """
 
     tokens: tuple[bytes, ...]
     rights: dict[bytes, int]
+    birth: bytes
 
 
 class Who(NamedTuple):
-    """The identity of a session: a user's name, empty for anonymous, and the token's digest."""
+    """The identity of a session: a user's name, empty for anonymous, and the token's digest.
+
+    For a user by a rule, the token is its birth.
+    """
 
     name: bytes = b""
     token: bytes = b""
@@ -107,7 +117,7 @@ def rights(table: Table, who: Who, queue: bytes) -> int:
     person = table.get(who.name or ANONYMOUS)
     if person is None:
         return 0 if who.name else ALL
-    if who.token and who.token not in person.tokens:
+    if who.name and who.token not in (person.birth, *person.tokens):
         return 0
     bits = 0
     for pattern, some in person.rights.items():
@@ -176,22 +186,26 @@ class Model:
 
     def becomes(self, name: bytes, token: bytes) -> Who | None:
         """Return the identity of a session after an AS_USER; None if that is refused."""
-        if not token:
-            return Who(name) if name in self.table and name != ANONYMOUS else None
         for owner, person in self.table.items():
-            if token in person.tokens:
+            if token in person.tokens or (token == person.birth and owner != ANONYMOUS):
                 return Who(owner, token) if name in (b"", owner) else None
         return None
 
-    def change(self, command: c.Command) -> int:
-        """Apply an administrator's command; returns the result that it must have."""
+    def change(self, command: c.Command, birth: bytes) -> int:
+        """Apply an administrator's command; returns the result that it must have.
+
+        Args:
+            command: the command.
+            birth: of the user that the command names, if there is one now.
+        """
         if command[0] == c.SET_RULES:
             return self._set_rules(command[2])
         name = command[2]
         person = self.table.get(name)
         if command[0] == c.SET_USER:
             found = dict(msgpack.unpackb(command[3], use_list=False, strict_map_key=False))
-            return self._replace(name, Person(person.tokens if person else (), found))
+            tokens = person.tokens if person else ()
+            return self._replace(name, Person(tokens, found, person.birth if person else birth))
         if person is None:
             return c.NOT_FOUND
         if command[0] == c.DROP_USER:
@@ -236,7 +250,7 @@ class Model:
 
 def _locks_out(table: Table, rules: Rules) -> bool:
     """Whether no administrator has a token, and not all callers of gRPC without one may change."""
-    may = {name for name in table if rights(table, Who(name), EVERYWHERE) & ADMIN}
+    may = {name for name, one in table.items() if one.rights.get(EVERYWHERE, 0) & ADMIN}
     if ANONYMOUS not in table:
         may.add(ANONYMOUS)  # sessions without a token may do everything
     if any(table[name].tokens for name in may if name in table):

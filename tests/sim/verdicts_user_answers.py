@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from beanpole import commands as c
 from beanpole.constants import DEFAULT_TUBE
 from beanpole.core.jobs.job import READY
+from beanpole.core.users import BIRTH_BYTES
 from beanpole.events import BEANSTALK
 from tests.sim.bearers import MARK, Ask
 from tests.sim.cluster import Violation
@@ -149,7 +150,9 @@ class AnswerJudge:
             rule_of(one, BEANSTALK, (ask.certificate,)) for one in within(self.log.rules, time)
         }
         said = [one.command[2] for one in deeds if one.command[0] == c.AS_USER]
-        by_rule = [one.command[3] == b"" for one in deeds if one.command[0] == c.AS_USER]
+        by_rule = [
+            len(one.command[3]) == BIRTH_BYTES for one in deeds if one.command[0] == c.AS_USER
+        ]
         found = said[0] if by_rule[:1] == [True] else b""
         if found not in wanted or any(by_rule[1:]):
             raise Violation(f"it is {found!r} by a rule, and is to be one of {wanted}: {ask}")

@@ -105,6 +105,7 @@ class UserJudge:
         tables: all users from some time on; there were none at the beginning.
         rules: all rules from some time on.
         changes: the commands that changed users or rules, in the order of the log.
+        births: of all users that there ever were.
     """
 
     def __init__(self, witness: Witness, machines: dict[str, Machine]) -> None:
@@ -125,6 +126,7 @@ class UserJudge:
         # The queues that each alias has been a name of.
         self.targets: dict[bytes, set[bytes]] = defaultdict(set)
         self.changes: list[Deed] = []
+        self.births: set[bytes] = set()
 
     def all(self) -> None:
         """Check everything; raises Violation."""
@@ -221,7 +223,13 @@ class UserJudge:
             self.sessions[at].who = wanted
 
     def _changed(self, command: c.Command, result: Any) -> None:
-        wanted = self.model.change(command)
+        is_new = command[0] == c.SET_USER and command[2] not in self.model.table
+        user = None if command[0] == c.SET_RULES else self.trial.users.rows.get(command[2])
+        wanted = self.model.change(command, b"" if user is None else user.birth)
+        if is_new and user is not None:
+            if user.birth in self.births:
+                raise Violation(f"it is taken for an earlier user: {command}")
+            self.births.add(user.birth)
         if result != wanted:
             raise Violation(f"it is to say {wanted}, and says {result}: {command}")
         if result == c.OK:
@@ -284,8 +292,10 @@ class UserJudge:
     def _ends_alike(self, name: str, machine: Machine) -> None:
         """Check that a node ends with the model's users, and each session with its user."""
         users = machine.users
-        found = {name: (user.tokens, dict(user.rights)) for name, user in users.rows.items()}
-        wanted = {name: (one.tokens, one.rights) for name, one in self.model.table.items()}
+        found = {
+            name: (user.tokens, dict(user.rights), user.birth) for name, user in users.rows.items()
+        }
+        wanted = {name: tuple(one) for name, one in self.model.table.items()}
         if found != wanted:
             raise Violation(f"the users of {name} are {found}, and are to be {wanted}")
         self.quotas.ends_alike(name, machine)

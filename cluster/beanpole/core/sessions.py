@@ -36,8 +36,8 @@ class Session(Holder):
         grace_us: how long it can be resumed after its connection is lost.
         detached_until_us: when a detached session ends, in cluster time.
         user: the name of its user; empty for none.
-        token: the digest of the token by which it was authenticated; empty if a rule assigned the
-            user (`core.users`).
+        token: the digest of the token by which it was authenticated; if a rule assigned the user,
+            the user's birth (`core.users`). It is empty exactly if the name is.
     """
 
     __slots__ = (

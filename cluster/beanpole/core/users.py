@@ -10,6 +10,7 @@ inverted by guessing, and no slow hash is needed.
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from beanpole.constants import QUEUE_NAME_MAX_BYTES, U32_MAX
@@ -34,6 +35,7 @@ RIGHTS_MAX: Final = 64  # of one user
 TOKENS_MAX: Final = 4  # of one user: an old one, a new one, and two that were never revoked
 RULES_MAX: Final = 64  # matched one by one for each new client
 TOKEN_DIGEST_BYTES: Final = 32
+BIRTH_BYTES: Final = 8
 USER_NAME_MAX_BYTES: Final = 64
 # The longest host name in a certificate.
 CERTIFICATE_NAME_MAX_BYTES: Final = 253
@@ -53,6 +55,8 @@ EVERYWHERE: Final = b"\0*"
 _NAME_BYTES: Final = frozenset(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.@"
 )
+_BIRTH: Final = Struct(">Q")
+assert _BIRTH.size == BIRTH_BYTES
 _PREFIXES: Final = frozenset([rules.prefix for rules in SPACES.values()])
 # The lengths of the addresses in the networks of rules; the prefix length in bits precedes them.
 _ADDRESS_BYTES: Final = (4, 16)
@@ -84,6 +88,8 @@ class User:
     Attributes:
         name: 1 to USER_NAME_MAX_BYTES bytes.
         tokens: digests, the oldest first.
+        birth: its number among all users that were ever made, in BIRTH_BYTES bytes: a later user
+            of this name has another one. It is the token of sessions by a rule.
         rights: patterns with bits.
         limits: of the jobs that it puts, and of its rate of commands.
         everywhere: its rights in every queue, and to operations that belong to no queue.
@@ -96,6 +102,7 @@ class User:
         "_boundaries",
         "_names",
         "_spaces",
+        "birth",
         "bytes",
         "everywhere",
         "limits",
@@ -110,8 +117,10 @@ class User:
         tokens: tuple[bytes, ...],
         rights: Rights,
         limits: Limits = NO_LIMITS,
+        birth: bytes = b"",
     ) -> None:
         self.name = name
+        self.birth = birth
         self.limits = limits
         self.tokens = tokens
         self.rights = rights
@@ -229,6 +238,7 @@ class Users:
             change makes another dict: a caller that keeps a reference detects changes by identity.
         rules: in order; the first match applies.
         anonymous: the user of unauthenticated sessions.
+        births: the number of users that were ever made.
         bytes: an estimate of the memory of users and rules.
     """
 
@@ -236,14 +246,26 @@ class Users:
         self.rows: dict[bytes, User] = {}
         self.rules: tuple[Rule, ...] = ()
         self.anonymous: User = OPEN
+        self.births = 0
         self.bytes = 0
         self._by_token: dict[bytes, User] = {}
+
+    def new_birth(self) -> bytes:
+        """Return the birth of a user that is being made."""
+        self.births += 1
+        return _BIRTH.pack(self.births)
+
+    def is_born(self, birth: bytes) -> bool:
+        """Whether this is the birth of a user that was ever made."""
+        return len(birth) == BIRTH_BYTES and 0 < _BIRTH.unpack(birth)[0] <= self.births
 
     def change(self, rows: dict[bytes, User]) -> None:
         """Replace all users."""
         self.rows = rows
         self.anonymous = rows.get(ANONYMOUS, OPEN)
-        self._by_token = {token: user for user in rows.values() for token in user.tokens}
+        self._by_token = {
+            token: user for user in rows.values() for token in (*user.tokens, user.birth)
+        }
         self._count()
 
     def set_rules(self, rules: tuple[Rule, ...]) -> None:
@@ -256,19 +278,20 @@ class Users:
         self.bytes += RULE_BYTES * len(self.rules)
 
     def of(self, name: bytes, token: bytes) -> User:
-        """Return the effective user of a session with this user name and this token digest.
+        """Return the effective user of a session with this user name and this token.
 
-        A session that authenticated with a token loses all rights when the token is dropped.
+        A session that authenticated with a token loses all rights when the token is dropped, and
+        one by a rule when the user is: a later user of this name has another birth.
         """
         if not name:
             return self.anonymous
         user = self.rows.get(name)
-        if user is None or (token and token not in user.tokens):
+        if user is None or (token != user.birth and token not in user.tokens):
             return NOBODY
         return user
 
     def owner(self, token: bytes) -> User | None:
-        """Return the owner of a token, by its digest; None if there is none."""
+        """Return the owner of a token, by its digest or as a birth; None if there is none."""
         return self._by_token.get(token)
 
     def by_rule(self, protocol: int, address: bytes, names: Sequence[bytes]) -> bytes:

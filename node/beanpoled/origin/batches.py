@@ -34,7 +34,7 @@ class Client(Protocol):
     client_host: bytes  # empty if unknown
     client_names: tuple[bytes, ...]  # in its certificate, if that was verified
     user: bytes  # the user of the session, as this node knows it; empty for none
-    token: bytes  # the digest of the token that set the user; empty if a rule set it
+    token: bytes  # the digest of the token that set the user, or its birth if a rule did
     number: int  # the session's number in this incarnation, 0 before OPEN
     batch: "Batch | None"  # the last batch that holds a command of this client
     wait: "Wait | None"

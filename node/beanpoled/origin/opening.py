@@ -29,7 +29,8 @@ def opening(client: Client, protocol: int, machine: Machine) -> list[tuple[int, 
     if machine.users.rules:
         client.user = user_by_rule(client, protocol, machine)
         if client.user:
-            commands.append((KIND_QUIET, (c.AS_USER, number, client.user, b"")))
+            client.token = machine.users.rows[client.user].birth
+            commands.append((KIND_QUIET, (c.AS_USER, number, client.user, client.token)))
     return commands
 
 

@@ -1,9 +1,11 @@
 """Clients of Workq, Gearman and qless that authenticate, and their rights afterwards."""
 
+import msgpack
 import pytest
 
+from beanpole import commands as c
 from beanpole.core.users import ADMIN, EVERYWHERE, PUT, WORK
-from beanpole.events import GEARMAN, WORKQ
+from beanpole.events import GEARMAN, QLESS, WORKQ
 from beanpole.protocol.gearman import packets as p
 from beanpole.protocol.gearman import replies
 from beanpole.protocol.gearman.client import request
@@ -249,6 +251,26 @@ def test_qless_reset_forgets_the_user() -> None:
     scene.commit_own()
     sessions = [one for some in scene.machine.origins.values() for one in some.sessions.values()]
     assert LEE not in [session.user for session in sessions]
+
+
+def test_qless_by_a_rule_is_not_a_later_user_of_the_name() -> None:
+    """The node answers SUBSCRIBE by itself, and so it has to know that as well."""
+    scene, client = qless((b"mail", PUT | WORK))
+    subscribe = b"SUBSCRIBE ql:log\r\n"
+    rule = msgpack.packb(((QLESS, b"", b"", LEE),))
+    scene.others((c.SET_RULES, 1, rule))
+    assert client.call(*PEEK).startswith((b"*", b"$"))
+    assert client.ask(b"RESET\r\n") == b"+RESET\r\n"
+    assert client.connection.user == LEE, "the rule would apply again"
+    scene.others((c.SET_RULES, 1, msgpack.packb(())), (c.DROP_USER, 1, LEE))
+    assert client.ask(subscribe) == client.call(*PEEK) == NO_PERMISSION
+    change_rights(scene, QLESS, (b"mail", PUT | WORK))
+    assert client.ask(subscribe) == client.call(*PEEK) == NO_PERMISSION
+    scene.others((c.SET_RULES, 1, rule))
+    newcomer = scene.connect()
+    assert newcomer.call(*PEEK).startswith((b"*", b"$"))
+    assert newcomer.ask(subscribe).startswith(b"*3\r\n")
+    assert client.ask(subscribe) == NO_PERMISSION
 
 
 def test_qless_as_redis_is_where_there_are_no_users() -> None:

@@ -250,7 +250,7 @@ def policies(machine: Machine) -> None:
 def users(machine: Machine) -> None:
     rights = tuple([(one, 15) for one in named(RIGHTS_MAX, QUEUE_NAME_MAX_BYTES)])
     rows = {
-        one: User(one, (bytes(32),) * TOKENS_MAX, rights, Limits(MANY, MANY, 2**31))
+        one: User(one, (bytes(32),) * TOKENS_MAX, rights, Limits(MANY, MANY, 2**31), bytes(8))
         for one in named(64, USER_NAME_MAX_BYTES)
     }
     machine.users.change(rows)

@@ -318,8 +318,12 @@ def test_a_job_that_counts_for_what_is_no_user_is_damage(cluster: Guests, user: 
     [*([[one]] for one in (-1, b"1", True, 1.0)), [[1, 2, 3, 4]], [[0, 0, 0]], [[1], [1]], [5]],
 )
 def test_a_user_with_what_is_no_limit_is_damage(more: list[Any]) -> None:
+    guests = Guests()
+    guests.machine.users.births = 1
+    row = [LEE, b"%b\1" % bytes(7), [ROOTS], []]
+    assert LEE in load(with_chunk(guests.machine, "users", ["users", [row]])).users.rows
     with pytest.raises(Damaged):
-        load(with_chunk(Guests().machine, "users", ["users", [[LEE, [ROOTS], [], *more]]]))
+        load(with_chunk(guests.machine, "users", ["users", [[*row, *more]]]))
 
 
 def test_what_counts_takes_memory(cluster: Guests) -> None:

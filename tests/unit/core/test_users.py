@@ -218,6 +218,60 @@ def test_a_session_by_a_rule_keeps_its_user(cluster: Guests) -> None:
     assert cluster.put(session=9) > 0
 
 
+def test_a_session_by_a_rule_is_not_that_of_a_later_user_of_the_name(cluster: Guests) -> None:
+    lock(cluster)
+    add_lee(cluster, (b"*", PUT))
+    cluster.open(9)
+    assert cluster.do(c.AS_USER, 9, LEE, b"") == c.OK
+    birth = cluster.machine.users.rows[LEE].birth
+    set_user(cluster, LEE, (b"*", PUT | WORK))
+    assert cluster.put(session=9) > 0, "a change of rights makes no other user"
+    cluster.machine = copy_of(cluster.machine)
+    assert cluster.put(session=9) > 0
+    assert cluster.do(c.DROP_USER, 1, LEE) == c.OK
+    assert cluster.put(session=9) == c.DENIED
+    add_lee(cluster, (b"*", PUT))
+    assert cluster.put(session=9) == c.DENIED
+    cluster.machine = copy_of(cluster.machine)
+    assert cluster.put(session=9) == c.DENIED
+    cluster.open(10)
+    # The node of this session does not know yet that the user is another one.
+    assert cluster.do(c.AS_USER, 10, LEE, birth) == c.DENIED
+    assert cluster.do(c.AS_USER, 10, LEE, cluster.machine.users.rows[LEE].birth) == c.OK
+    assert cluster.put(session=10) > 0
+    assert cluster.do(c.AS_USER, 9, b"", LEES) == c.OK, "with a token of the new one"
+    assert cluster.put(session=9) > 0
+
+
+def test_users_of_one_entry_are_not_the_same(cluster: Guests) -> None:
+    lock(cluster)
+    cluster.open(9)
+    made = (c.SET_USER, 1, LEE, msgpack.packb(((b"*", PUT),)), 0, 0, 0)
+    put = (c.PUT, 9, b"default", 0, 0, 60, b"")
+    results = cluster.batch(
+        made, (c.AS_USER, 9, LEE, b""), put, (c.DROP_USER, 1, LEE), put, made, put
+    )
+    assert [results[2] > 0, results[4], results[6]] == [True, c.DENIED, c.DENIED]
+
+
+def test_a_kept_session_by_a_rule_is_resumed_with_the_rights_of_the_later_user(
+    cluster: Guests,
+) -> None:
+    lock(cluster)
+    add_lee(cluster, (b"*", PUT))
+    cluster.open(8)
+    assert cluster.do(c.AS_USER, 8, LEE, b"") == c.OK
+    assert cluster.do(c.KEEP, 8, b"s" * 32, 10 * SECOND_US) == c.OK
+    assert cluster.do(c.DROP_USER, 1, LEE) == c.OK
+    add_lee(cluster, (b"mail", PUT))
+    cluster.open(9)
+    assert cluster.do(c.RESUME, 9, b"s" * 32) == c.NOT_FOUND
+    assert cluster.do(c.AS_USER, 9, LEE, b"") == c.OK
+    assert cluster.do(c.RESUME, 9, b"s" * 32) == c.OK
+    assert cluster.put(session=9, tube=b"mail") > 0
+    assert cluster.put(session=9) == c.DENIED
+
+
 def test_nobody_becomes_anonymous(cluster: Guests) -> None:
     lock(cluster)
     assert cluster.do(c.AS_USER, 1, ANONYMOUS, b"") == c.DENIED

@@ -33,6 +33,9 @@ from tests.unit.core.having_users import (
     set_user,
 )
 
+# Of the second user.
+BIRTH = b"%b\2" % bytes(7)
+
 
 def filled() -> Guests:
     cluster = Guests()
@@ -88,22 +91,45 @@ def test_a_machine_without_users_has_no_chunk_of_them() -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        *(5, ["users", 5], ["else", []], ["users", [[b"a b", [], []]]], ["users", [[b"a", []]]]),
-        *(["users", [[b"a", [], [[b"**", 1]]]]], ["users", [[b"a", [b"short"], []]]]),
-        *(["users", [[ANONYMOUS, [LEES], []]]], ["users", [[b"a", [LEES] * 2, []]]]),
-        *(["users", [[b"a", [LEES] * 5, []]]], ["users", [[LEE, [], []]]], ["rules", []]),
-        *(["rules", [[0, b"", b"", b"who"]]], ["rules", [[0, b"", b""]]], ["users", [[5, [], []]]]),
-        ["users", [[b"a", ["l" * 32], []]]],
+        *(5, ["users", 5], ["else", []], ["rules", [[0, b"", b"", b"who"]]], ["rules", []]),
+        *(["rules", [[0, b"", b""]]], ["users", [[b"a", BIRTH, []]]], ["births", 3]),
+        *(["users", [one]] for one in ([b"a b", BIRTH, [], []], [b"a", BIRTH, [], [[b"**", 1]]])),
+        *(["users", [one]] for one in ([b"a", BIRTH, [b"short"], []], [5, BIRTH, [], []])),
+        *(["users", [one]] for one in ([ANONYMOUS, BIRTH, [LEES], []], [LEE, BIRTH, [], []])),
+        *(["users", [[b"a", BIRTH, [ROOTS] * number, []]]] for number in (2, 5)),
+        *(["users", [[b"a", birth, [], []]]] for birth in (5, b"", b"short", bytes(8))),
+        *(["users", [[b"a", b"%b%c" % (bytes(7), number), [], []]]] for number in (1, 3)),
+        *(["users", [[b"a", BIRTH, tokens, []]]] for tokens in ([LEES], ["l" * 32])),
     ],
 )
 def test_a_damaged_image_is_told(value: Any) -> None:
     cluster = Guests()
     add_lee(cluster)
+    set_user(cluster, b"gone")
+    cluster.do(c.DROP_USER, 1, b"gone")
     with pytest.raises(Damaged):
         load(with_chunk(cluster.machine, "users", value))
 
 
-@pytest.mark.parametrize(("user", "token"), [(5, b""), (b"a b", b""), (LEE, b"short"), (b"", LEES)])
+@pytest.mark.parametrize("value", [0, -1, 2**64 - 1, b"1", None])
+def test_a_wrong_number_of_births_is_damage(value: Any) -> None:
+    with pytest.raises(Damaged):
+        load(with_chunk(Guests().machine, "users", ["births", value]))
+
+
+def test_the_births_of_users_that_are_gone_count_in_an_image() -> None:
+    cluster = Guests()
+    set_user(cluster, LEE)
+    cluster.do(c.DROP_USER, 1, LEE)
+    cluster.machine = copy_of(cluster.machine)
+    set_user(cluster, LEE)
+    assert cluster.machine.users.rows[LEE].birth == BIRTH
+    assert load(with_chunk(Guests().machine, "users", ["births", 2**63])).users.births == 2**63
+
+
+@pytest.mark.parametrize(
+    ("user", "token"), [(5, b""), (b"a b", b""), (LEE, b"short"), (b"", LEES), (LEE, b"")]
+)
 def test_a_session_of_a_user_that_cannot_be_is_damage(user: Any, token: bytes) -> None:
     chunks = image_of(Guests().machine)
     place = next(n for n, chunk in enumerate(chunks) if msgpack.unpackb(chunk)[0] == "sessions")

@@ -32,7 +32,7 @@ from beanpole.core.jobs.spaces import Space
 from beanpole.core.keys import shard_of
 from beanpole.core.machine import Machine
 from beanpole.core.sessions import DEAD, DETACHED, Origin, Session
-from beanpole.core.users import TOKEN_DIGEST_BYTES, may_be_name
+from beanpole.core.users import BIRTH_BYTES, TOKEN_DIGEST_BYTES, may_be_name
 from beanpole.errors import Damaged, UnknownVersion
 
 # An image is written in the machine's active version. The program reads images from this version up
@@ -240,7 +240,8 @@ class _Loading:
         if (
             not (type(user) is type(token) is bytes)
             or (user and not may_be_name(user))
-            or (token and (len(token) != TOKEN_DIGEST_BYTES or not user))
+            or bool(user) != bool(token)
+            or (token and len(token) not in (TOKEN_DIGEST_BYTES, BIRTH_BYTES))
         ):
             raise Damaged(f"session {session.number} is of a user that cannot be")
         session.user, session.token = user, self._tokens.setdefault(token, token)

@@ -4,6 +4,7 @@ The tables are in `core.users`.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any, Final
 
 from beanpole.core.state import MachineState
@@ -24,15 +25,18 @@ from beanpole.events import PROTOCOL_NAMES
 
 # The first item of a chunk names its contents. A chunk of users is at most half a megabyte, with
 # the longest patterns.
+BIRTHS: Final = "births"
 USERS: Final = "users"
 RULES: Final = "rules"
 CHUNK_USERS: Final = 16
+_BIRTHS_MAX: Final = 2**63
 
 
 def write(machine: MachineState) -> Iterable[Any]:
-    """Return the chunks of all users, in the order of their names, then of the rules."""
+    """Return the number of births, the chunks of all users by their names, then the rules."""
     users = machine.users
-    return _listed(sorted(users.rows.items()), users.rules)
+    born = [[BIRTHS, users.births]] if users.births else []
+    return chain(born, _listed(sorted(users.rows.items()), users.rules))
 
 
 def _listed(found: list[tuple[bytes, User]], rules: tuple[Rule, ...]) -> Iterator[Any]:
@@ -44,7 +48,7 @@ def _listed(found: list[tuple[bytes, User]], rules: tuple[Rule, ...]) -> Iterato
 
 
 def _row(name: bytes, user: User) -> list[Any]:
-    row: list[Any] = [name, user.tokens, user.rights]
+    row: list[Any] = [name, user.birth, user.tokens, user.rights]
     if user.limits != NO_LIMITS:
         row.append(user.limits)
     return row
@@ -54,6 +58,11 @@ def read(machine: MachineState, value: Any) -> None:
     """Load one chunk of users or rules into a machine."""
     users = machine.users
     kind, rows = value
+    if kind == BIRTHS:
+        if users.births or users.rows or type(rows) is not int or not 0 < rows <= _BIRTHS_MAX:
+            raise ValueError(f"{rows!r} births")
+        users.births = rows
+        return
     if kind == RULES:
         rules = rules_of(rows, PROTOCOL_NAMES)
         if not rules or users.rules or not all(_is_known(machine, rule) for rule in rules):
@@ -63,7 +72,7 @@ def read(machine: MachineState, value: Any) -> None:
     if kind != USERS or users.rules:
         raise ValueError(f"users have no {kind!r} here")
     found = dict(users.rows)
-    for name, tokens, packed, *more in rows:
+    for name, birth, tokens, packed, *more in rows:
         rights = rights_of(packed)
         limits = limits_of(more[0]) if more else NO_LIMITS
         if limits is None or len(more) > 1 or (more and limits == NO_LIMITS):
@@ -72,7 +81,9 @@ def read(machine: MachineState, value: Any) -> None:
             raise ValueError(f"the user {name!r}")
         if len(tokens) > TOKENS_MAX or (tokens and name == ANONYMOUS):
             raise ValueError(f"the tokens of {name!r}")
-        found[name] = User(name, tokens, rights, limits)
+        if type(birth) is not bytes or not users.is_born(birth):
+            raise ValueError(f"the birth of {name!r}")
+        found[name] = User(name, tokens, rights, limits, birth)
         machine.queue.quotas.limit(name, limits.jobs_max, limits.bytes_max)
     if len(found) > USERS_MAX:
         raise ValueError(f"more than {USERS_MAX} users")
@@ -84,7 +95,10 @@ def _is_known(machine: MachineState, rule: Rule) -> bool:
 
 
 def end(machine: MachineState) -> None:
-    """Check that every token is valid and has one owner."""
+    """Check that every token is valid and has one owner, and every birth is of one user."""
+    births = {user.birth for user in machine.users.rows.values()}
+    if len(births) != len(machine.users.rows):
+        raise ValueError("two users have one birth")
     tokens: set[bytes] = set()
     for user in machine.users.rows.values():
         for token in user.tokens:

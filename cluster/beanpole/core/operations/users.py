@@ -27,11 +27,12 @@ from beanpole.events import PROTOCOL_NAMES
 def as_user(machine: MachineState, origin: Origin, command: c.Command) -> int:
     """AS_USER: set the user of a session.
 
-    With the digest of a token, the user is the token's owner, whose name is optional. Without one,
-    the node has determined the user by a rule.
+    With the digest of a token, the user is the token's owner, whose name is optional. A node that
+    has determined the user by a rule gives its birth instead, so that a later user of this name is
+    not meant.
 
     Returns:
-        OK; DENIED for an unknown token, a token of another user, or an unknown user.
+        OK; DENIED for an unknown token or birth, one of another user, or an unknown user.
     """
     _, number, name, token = command
     users = machine.users
@@ -42,7 +43,8 @@ def as_user(machine: MachineState, origin: Origin, command: c.Command) -> int:
     machine.queue.keep_holder(session)
     session.user = user.name
     # The user's own bytes object, which thousands of sessions may share.
-    session.token = user.tokens[user.tokens.index(token)] if token else b""
+    is_token = token in user.tokens
+    session.token = user.tokens[user.tokens.index(token)] if is_token else user.birth
     machine.note_session(session)
     machine.note_values(SESSION, b"as", session.user, session.token)
     return c.OK
@@ -67,8 +69,9 @@ def set_user(machine: MachineState, origin: Origin, command: c.Command) -> int:
     if before is None and len(rows) >= USERS_MAX:
         return c.OUT_OF_MEMORY
     tokens: tuple[bytes, ...] = () if before is None else before.tokens
+    birth = machine.users.new_birth() if before is None else before.birth
     value = packed if limits == NO_LIMITS else b"%b %d %d %d" % (packed, *limits)
-    user = User(name, tokens, rights, limits)
+    user = User(name, tokens, rights, limits, birth)
     result = _change(machine, {**rows, name: user}, machine.users.rules, b"set", name, value)
     if result == c.OK:
         machine.queue.quotas.limit(name, limits.jobs_max, limits.bytes_max)
@@ -120,7 +123,7 @@ def set_token(machine: MachineState, origin: Origin, command: c.Command) -> int:
         if owner is not user:
             return c.NOT_FOUND
         tokens = tuple([one for one in user.tokens if one != token])
-    rows = {**users.rows, name: User(name, tokens, user.rights, user.limits)}
+    rows = {**users.rows, name: User(name, tokens, user.rights, user.limits, user.birth)}
     return _change(machine, rows, users.rules, b"token %d" % keeps, name, token)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 import beanpole
+from beanpole.core.users import TOKEN_DIGEST_BYTES
 from beanpole.protocol.resp.values import (
     OK,
     RESP2,
@@ -140,7 +141,7 @@ def reset(client: SubscriberSide, arguments: list[bytes]) -> None:
     client.clients.publications.forget(client)
     client.version = RESP2
     client.name = b""
-    if client.token:
+    if len(client.token) == TOKEN_DIGEST_BYTES:  # not by a rule, which would apply again
         client.log_out(encode(Simple(b"RESET")))
     else:
         client.say(Simple(b"RESET"))
