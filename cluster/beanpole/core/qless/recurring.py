@@ -88,7 +88,7 @@ def recur_update(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> 
             new[value] = None
         elif key == b"throttles" and len(value) > q.THROTTLES_MAX:
             return limits.THROTTLES
-        elif key == b"data" and not limits.fits_quota(None, template, value):
+        elif key == b"data" and not limits.fits_quota(t.usage, template, value):
             return q.QUOTA, ()
     if len(t.queues) + len(new) > q.QUEUES_MAX:
         return limits.QUEUES
@@ -255,6 +255,8 @@ def _update(
         template.backlog = value
     elif key == b"data":
         template.data = value
+        if template.usage is None:
+            t.count(template, t.usage)
     elif key == b"klass":
         template.klass = value
     elif key == b"queue":

@@ -265,6 +265,20 @@ def test_the_data_of_a_template_may_not_grow_beyond_the_quota(cluster: Cluster) 
     assert cluster.has == (1, 1)
 
 
+def test_a_template_of_nobody_counts_for_the_user_that_changes_its_data(cluster: Cluster) -> None:
+    cluster.limit(jobs_max=3, bytes_max=9)
+    assert cluster.recur(b"t", session=ROOTS_SESSION)[0] == q.OK
+    assert cluster.call(q.RECUR_UPDATE, b"t", ((b"data", b"x" * 10),)) == NO_QUOTA
+    assert cluster.call(q.RECUR_UPDATE, b"t", ((b"priority", 5.0),))[0] == q.OK
+    assert cluster.has == (0, 0)
+    twice = ((b"data", b"x" * 9), (b"data", b"x" * 4))
+    assert cluster.call(q.RECUR_UPDATE, b"t", twice)[0] == q.OK
+    assert cluster.has == (1, 4)
+    cluster.now += 50
+    assert len(cluster.pop(9)) == 1
+    assert cluster.has == (2, 8)
+
+
 def test_jobs_of_a_template_count_while_its_user_has_a_quota(cluster: Cluster) -> None:
     assert cluster.recur(b"t")[0] == q.OK
     cluster.limit()
