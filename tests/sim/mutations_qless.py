@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from beanpole import qless as q
 from beanpole.core.image import qless as image
+from beanpole.core.operations import qless as qless_operations
 from beanpole.core.qless import (
     completing,
     dependencies,
@@ -19,11 +20,16 @@ from beanpole.core.qless import (
 from beanpole.core.qless.calls import CALLS
 from beanpole.core.qless.job import NOWHERE, QlessJob
 from beanpole.core.qless.tables import QlessQueue, Tables
+from beanpole.core.users import BIRTH_BYTES, User, Users
 from beanpole.protocol.qless import answers
 from beanpoled.frontends.publications import Publications
 from tests.sim.mutant import Mutant, in_lives
 from tests.sim.mutations import Patch, nothing
-from tests.sim.schedules_qless import a_warned_worker_renews_its_lock
+from tests.sim.schedules_qless import (
+    a_later_user_of_the_name,
+    a_reader_makes_no_job_due,
+    a_warned_worker_renews_its_lock,
+)
 
 # --- locks ----------------------------------------------------------------------------------------
 
@@ -237,6 +243,25 @@ def _call(code: int, handler: Any) -> Patch:
     return (CALLS[code], "handler", handler)
 
 
+# --- users ----------------------------------------------------------------------------------------
+
+
+def every_clock_counts() -> list[Patch]:
+    """The time of a call counts in every queue, whatever rights its user has there."""
+    return [(qless_operations, "may_time", lambda machine, session: None)]
+
+
+def a_name_is_enough() -> list[Patch]:
+    """A session by a rule is that of every later user of the name."""
+    of = vars(Users)["of"]
+
+    def wrong(self: Users, name: bytes, token: bytes) -> User:
+        user: User = of(self, name, token)
+        return self.rows.get(name, user) if len(token) == BIRTH_BYTES else user
+
+    return [(Users, "of", wrong)]
+
+
 QLESS: Final = (
     in_lives(
         "locks_end_early",
@@ -264,6 +289,20 @@ QLESS: Final = (
         a_warned_worker_renews_its_lock,
         r"was not warned when the renewed lock",
         warned_for_good,
+    ),
+    Mutant(
+        "every_clock_counts",
+        "users: a user without the right makes jobs of qless due",
+        a_reader_makes_no_job_due,
+        r"a reader made a job due",
+        every_clock_counts,
+    ),
+    Mutant(
+        "a_name_is_enough",
+        "users: a session by a rule is that of a later user of the name",
+        a_later_user_of_the_name,
+        r"of a later user",
+        a_name_is_enough,
     ),
     in_lives(
         "attempts_uncounted",

@@ -28,14 +28,18 @@ LOCK_S: Final = 1.0
 LATE_S: Final = 1.5
 # The bytes that a user may have, and data that fits into them once, and not twice.
 ROOM_BYTES: Final = 100
+# A user, and a time that no schedule waits for.
+NAME: Final = "ann"
+LATER_S: Final = 1_000_000
 LARGE: Final = b'{"data": "%s"}' % (b"x" * 50)
 
 
 class Caller:
-    """A scripted client, whose calls have the time of the world."""
+    """A scripted client, whose calls have the time of the world, or a later one."""
 
-    def __init__(self, world: World, host: SimHost) -> None:
+    def __init__(self, world: World, host: SimHost, ahead_s: float = 0.0) -> None:
         self.world = world
+        self._ahead_s = ahead_s
         self._parser = ReplyParser()
         self._replies: list[Reply] = []
         self._wire = Wire(world, host, self, 0.0001, "qless")
@@ -44,7 +48,7 @@ class Caller:
     def call(self, name: bytes, *args: bytes) -> Reply:
         """Make one call, and return its reply."""
         assert isinstance(self._sha, bytes), self._sha
-        now = repr(self.world.clock.now_s).encode()
+        now = repr(self.world.clock.now_s + self._ahead_s).encode()
         return self._ask(b"EVALSHA", self._sha, b"0", name, now, *args)
 
     def _ask(self, *words: bytes) -> Reply:
@@ -92,13 +96,62 @@ def data_that_grows_is_counted(_: int, repairs: Repairs) -> None:
             raise Violation(f"of {ROOM_BYTES} bytes, and {jid!r} with {len(data)}: {reply!r}")
 
 
+def a_reader_makes_no_job_due(_: int, repairs: Repairs) -> None:
+    """A job that waits for its time goes on waiting, whatever time a user says that may only look.
+
+    The clients of qless send the time, and each call that counts jobs makes those waiting that are
+    due.
+    """
+    world, leader = quick_world(repairs)
+    owner = Caller(world, leader)
+    owner.call(b"put", b"owner", b"queue", b"job", b"klass", b"{}", b"%d" % LATER_S)
+    _become(world, leader, [users_pb2.RIGHT_EVENTS])
+    reader = Caller(world, leader, ahead_s=2.0 * LATER_S)
+    for call in ((b"queues", b"queue"), (b"peek", b"queue", b"0", b"9")):
+        if isinstance(reply := reader.call(*call), Error):
+            raise Stuck(f"it may look, and is answered {reply!r}")
+        if (found := owner.call(b"pop", b"queue", b"owner", b"1")) not in NO_JOBS:
+            raise Violation(f"a reader made a job due: {found!r}")
+
+
+def a_later_user_of_the_name(_: int, repairs: Repairs) -> None:
+    """A connection that is a user by a rule has no rights when another user has that name."""
+    world, leader = quick_world(repairs)
+    # Without any user, every client may do everything.
+    _change_users(world, leader, "Set", users_pb2.SetUserRequest(name="another"))
+    _become(world, leader, RIGHTS)
+    client = Caller(world, leader)
+    look = (b"queues", b"queue")
+    if isinstance(reply := client.call(*look), Error):
+        raise Stuck(f"the rule gives it no right: {reply!r}")
+    _change_users(world, leader, "SetRules", users_pb2.SetRulesRequest())
+    _change_users(world, leader, "Drop", users_pb2.DropUserRequest(name=NAME))
+    for user in ("dropped", "later"):
+        if not isinstance(reply := client.call(*look), Error):
+            raise Violation(f"it has the rights of a {user} user: {reply!r}")
+        _become(world, leader, RIGHTS)
+
+
+def _become(world: World, host: SimHost, some: Any) -> None:
+    """Make new clients of qless one user, with these rights in a queue."""
+    rights = [users_pb2.Rights(pattern="qless:queue", rights=some)]
+    _change_users(world, host, "Set", users_pb2.SetUserRequest(name=NAME, rights=rights))
+    rules = [users_pb2.Rule(protocol="qless", user=NAME)]
+    _change_users(world, host, "SetRules", users_pb2.SetRulesRequest(rules=rules))
+
+
 def _bound_anonymous(world: World, host: SimHost) -> None:
     """Give clients without a token all rights, and room for few bytes."""
     rights = [users_pb2.Rights(pattern=EVERYWHERE, rights=RIGHTS)]
     request = users_pb2.SetUserRequest(name="anonymous", rights=rights)
     request.limits.bytes_max = ROOM_BYTES
+    _change_users(world, host, "Set", request)
+
+
+def _change_users(world: World, host: SimHost, method: str, request: Any) -> None:
     services, done = Services(host), list[CallEnded | None]()
     caller: Any = GrpcCaller(host_of(0))  # as gRPC's own context
-    services.begin(services.users.Set(request, caller), lambda _, error: done.append(error))
+    call = getattr(services.users, method)
+    services.begin(call(request, caller), lambda _, error: done.append(error))
     if not world.clock.run_until(lambda: bool(done), REPLY_S) or done != [None]:
         raise Stuck(f"users are not set: {done}")
