@@ -8,7 +8,7 @@ import msgpack
 import pytest
 
 from beanpole import commands as c
-from beanpole.core.users import Rule, Users
+from beanpole.core.users import Rule, User, Users
 from beanpole.events import BEANSTALK, GRPC
 from beanpole.pb import users_pb2
 from beanpoled.cli import main
@@ -222,11 +222,12 @@ def test_a_network_that_no_client_could_be_in_is_refused(network: str, words: st
 @pytest.mark.parametrize("shown", [b"ci.example.org", b"CI.EXAMPLE.ORG"])
 def test_names_of_certificates_are_equal_in_either_case(written: str, shown: bytes) -> None:
     users = Users()
+    users.change({b"lee": User(b"lee", (), ())})
     users.set_rules((rule(certificate=written),))
     assert users.by_rule(BEANSTALK, b"", either_case([b"other", shown])) == b"lee"
     assert users.by_rule(GRPC, b"", either_case([b"other"])) == b""
     caller = read(b"", [shown], ())
-    assert caller.user(users) is users.of(b"lee", b"")
+    assert caller.user(users) is users.rows[b"lee"]
 
 
 def test_a_rule_from_before_still_fits() -> None:
