@@ -17,6 +17,16 @@ if TYPE_CHECKING:
 _ARROW_SCHEMES: Final = {"s3a": "s3", "s3n": "s3"}
 _HADOOP_SCHEMES: Final = ("hdfs", "viewfs")
 SCHEMES: Final = ("file", "gs", "hdfs", "s3", "s3a", "s3n", "viewfs")
+# How often a request to S3 is made that gets no answer, or an answer that may change. One that gets
+# none lasts ten seconds at most, so a call that hangs ends within half a minute; Arrow's own bound
+# for a URI, 31 attempts, is one of nearly five minutes.
+S3_ATTEMPTS: Final = 3
+# How long such a request may be silent before it has failed.
+S3_SILENT_MAX_S: Final = 3.0
+# Options of a URI that Arrow's class has no arguments for: it takes them from a URI only.
+_S3_URI_OPTIONS: Final = ("smart_defaults", "tls_ca_dir_path", "tls_verify_certificates")
+# The same bound for Google's store, whose own is a quarter of an hour.
+GS_RETRY_LIMIT_S: Final = 30
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//)?(.*)", re.DOTALL)
 
 
@@ -61,7 +71,9 @@ def resolved(name: str) -> Place:
     rest = match[3] if scheme in _HADOOP_SCHEMES else match[3].lstrip("/")
     uri = f"{scheme}://{rest}"
     try:
-        files, path = FileSystem.from_uri(uri)
+        files, path = FileSystem.from_uri(_bounded_uri(scheme, uri))
+        if scheme == "s3":
+            files = _bounded(files, uri)
     except (OSError, ValueError, ImportError) as error:
         # Arrow's messages repeat the URI, with its keys.
         reason = str(error).replace(uri, shown(name)).partition("\n")[0]
@@ -71,6 +83,34 @@ def resolved(name: str) -> Place:
         what = "directory" if scheme in _HADOOP_SCHEMES else "bucket"
         raise ConfigurationError(f"{shown(name)} is not allowed: it names no {what}")
     return Place(files, path, shown(name), is_local=False)
+
+
+def _bounded_uri(scheme: str, uri: str) -> str:
+    """Return a URI of Google's store that limits how long a call is retried; others as they are."""
+    if scheme != "gs" or "retry_limit_seconds=" in uri:
+        return uri
+    return f"{uri}{'&' if '?' in uri else '?'}retry_limit_seconds={GS_RETRY_LIMIT_S}"
+
+
+def _bounded(files: "FileSystem", uri: str) -> "FileSystem":
+    """Return the same S3 with bounds, and with small objects that are written by one request.
+
+    Arrow writes others by several requests. If the last is not made, the store keeps an unfinished
+    upload.
+    """
+    from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
+
+    options = uri.partition("?")[2]
+    if any(f"{name}=" in options for name in _S3_URI_OPTIONS):
+        return files
+    # The arguments with which pickle makes it again.
+    known = files.__reduce__()[1][0]
+    bounds = {
+        "retry_strategy": AwsStandardS3RetryStrategy(max_attempts=S3_ATTEMPTS),
+        "request_timeout": S3_SILENT_MAX_S,
+        "allow_delayed_open": True,
+    }
+    return S3FileSystem(**{**known, **bounds})
 
 
 def below(name: str, folder: str) -> str:

@@ -1,12 +1,14 @@
 """Names of directories: names that stock Spark accepts, and rejected names."""
 
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyarrow.fs import GcsFileSystem, LocalFileSystem, S3FileSystem
 
 from beanpole.errors import ConfigurationError
-from beanpole.places import below, resolved, shown
+from beanpole.places import GS_RETRY_LIMIT_S, S3_SILENT_MAX_S, below, resolved, shown
 
 OPTIONS = "endpoint_override=127.0.0.1:9&scheme=http"
 
@@ -31,6 +33,34 @@ def test_names_of_object_stores(scheme: str) -> None:
     assert (place.path, place.is_local) == ("bucket/some/path", False)
     assert place.name == f"{scheme}://bucket/some/path"
     assert place.at("x") == "bucket/some/path/x"
+
+
+def arguments_of(name: str) -> dict[str, Any]:
+    """Return the arguments with which pickle makes a file system again."""
+    found: dict[str, Any] = resolved(name).files.__reduce__()[1][0]
+    return found
+
+
+def test_requests_to_object_stores_are_bounded() -> None:
+    bounds = {"request_timeout": S3_SILENT_MAX_S, "allow_delayed_open": True}
+    own = {
+        "access_key": "key",
+        "secret_key": "se/cret",
+        "region": "x",
+        "scheme": "http",
+        "endpoint_override": "127.0.0.1:9",
+        "tls_ca_file_path": "/ca",
+        "anonymous": False,
+    }
+    name = f"s3a://key:se%2Fcret@bucket/path?{OPTIONS}&region=x"
+    found = arguments_of(f"{name}&tls_ca_file_path=/ca")
+    assert {key: found[key] for key in own | bounds} == own | bounds
+    # An option that only a URI can have is kept, without bounds.
+    assert not arguments_of(f"{name}&tls_verify_certificates=false")["allow_delayed_open"]
+    name = f"gs://anonymous@bucket/some/path?{OPTIONS}"
+    assert arguments_of(name)["retry_time_limit"] == timedelta(seconds=GS_RETRY_LIMIT_S)
+    own_limit = arguments_of(f"{name}&retry_limit_seconds=7")["retry_time_limit"]
+    assert own_limit == timedelta(seconds=7)
 
 
 @pytest.mark.parametrize(
