@@ -39,6 +39,15 @@ OWNER_PERIOD_S: Final = 60
 OWNER_SILENT_MAX_S: Final = 300
 
 
+class OwnedByAnother(ConfigurationError):
+    """Another process owns a directory without locks, or was killed while it did."""
+
+    def __init__(self, words: str, left_s: int) -> None:
+        """Keep the time after which the owner counts as dead, unless it renews its ownership."""
+        super().__init__(words)
+        self.left_s = left_s
+
+
 def read_manifest(place: Place) -> Manifest | None:
     """Return the manifest of a directory; None if there is none.
 
@@ -54,7 +63,7 @@ def read_manifest(place: Place) -> Manifest | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise _unreachable(name, error) from None
+        raise _unreachable(name, error) from error
     return parsed(text, name)
 
 
@@ -83,7 +92,7 @@ def listed(place: Place) -> dict[str, int]:
     try:
         there = place.files.get_file_info(selector)
     except OSError as error:
-        raise _unreachable(place.name, error) from None
+        raise _unreachable(place.name, error) from error
     return {found.path[start:]: found.size for found in there if found.type == FileType.File}
 
 
@@ -222,6 +231,17 @@ class Directory:
             kept = {name: at_s for name, at_s in uncounted.items() if name not in due}
             self.change(self.manifest._replace(uncounted=kept))
 
+    def take_up(self) -> None:
+        """After an error of the place: see what it has of the last change, as a restart does.
+
+        Raises:
+            BadExport: another process has taken the directory, or it has a file that cannot be
+                added.
+        """
+        self.check_owner()
+        self.manifest = read_manifest(self.place) or self.manifest
+        self.adopt(counts_coming=True)
+
     def close(self) -> None:
         """Release the directory for other processes."""
         if self._lock is not None:
@@ -256,16 +276,18 @@ class Directory:
         """Claim the ownership of a directory without locks.
 
         Raises:
-            ConfigurationError: another process owns it.
+            OwnedByAnother: another process owns it.
         """
         if self.place.is_local:
             return
         owner = self.manifest.owner
         silent_s = self._silent_s() if owner is not None else 0
         if owner is not None and silent_s < OWNER_SILENT_MAX_S:
-            raise ConfigurationError(
+            left_s = OWNER_SILENT_MAX_S - silent_s
+            raise OwnedByAnother(
                 f"another export runs in {self.place.name}: on {owner.host}, {silent_s} s ago; if "
-                f"it was killed, wait for {OWNER_SILENT_MAX_S - silent_s} s"
+                f"it was killed, wait for {left_s} s",
+                left_s,
             )
         self.manifest = self.manifest._replace(owner=None)
         self.change(self.manifest)

@@ -3,22 +3,23 @@
 import argparse
 import json
 import math
-import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from types import FrameType
 from typing import Any, Final
 
 from beanpole.client import where
 from beanpole.client.events import Behind, EventsLost, OtherCluster, Replies
+from beanpole.client.exiting import os_error_words
 from beanpole.client.rpc import Refused, told
-from beanpole.errors import ClientError, ConfigurationError
+from beanpole.errors import ClientError, ConfigurationError, StorageError
+from beanpole.exporting.directory import OwnedByAnother
+from beanpole.exporting.outages import may_heal
 from beanpole.exports import BadExport
 from beanpole.numbers import whole_within
+from beanpoled.cli.ending import stopped_by_signals
 from beanpoled.cli.exits import EXIT_NO, EXIT_NO_ANSWER
 from beanpoled.cli.screen import Screen
 from beanpoled.cli.values import NUMBER_MAX
@@ -32,6 +33,11 @@ EVERY_S: Final = 30.0
 # How long nodes may have fewer events than were read: after a start they read the end of their
 # logs, tens of thousands of entries a second, and events of an hour are not in files yet.
 BEHIND_PATIENCE_S: Final = 300.0
+# The longest pause between two attempts where the place of the files takes no events; it begins
+# with POLL_S and doubles. A short one, because an attempt at a store that is silent is long itself.
+PLACE_PAUSE_MAX_S: Final = 10.0
+# An owner of a store counts as dead by the store's clock, which tells whole seconds.
+OWNER_SLACK_S: Final = 2
 # A century: a longer time is a typing error.
 DAYS_MAX: Final = 36_500
 # Plus its number: the status that a shell gives a program which a signal has killed.
@@ -124,7 +130,8 @@ def run_export(arguments: argparse.Namespace) -> int:
     """Write events until there are no more, or with --follow until a signal.
 
     Without --follow, a signal that left events unwritten gives the exit status of one that kills.
-    Lost files of the directory give that of a damaged one, though all new events are written.
+    Lost files of the directory give that of a damaged one, though all new events are written. So
+    does a signal in an outage of the directory.
     """
     wanted = _start(arguments.start)
     if not 0 < arguments.every < math.inf:
@@ -132,22 +139,49 @@ def run_export(arguments: argparse.Namespace) -> int:
             f"--every = {arguments.every} is not allowed: it must be above 0, and finite"
         )
     ended = threading.Event()
-    with _source(arguments) as source, _stopped_by_signals(ended) as signals:
-        run = _Run(source, arguments.to, wanted, arguments.every, ended)
+    is_whole = True
+    with _source(arguments) as source, stopped_by_signals(ended) as signals:
+        run = _begun(source, arguments, wanted, ended)
+        if run is None:
+            return 0
         try:
-            is_whole = run.catch_up()
-            while arguments.follow and not ended.wait(POLL_S):
-                run.follow()
-            if not arguments.follow:
+            if arguments.follow:
+                run.patiently(run.catch_up)
+                while not ended.wait(run.pause_s):
+                    run.patiently(run.follow)
+            else:
+                is_whole = run.catch_up()
                 # An export that is started repeatedly would leave many small files.
                 run.finish_file()
         finally:
             run.close()
         run.end()
-    if not arguments.follow and not is_whole:
+    if not is_whole:
         assert signals, "only a signal leaves events unwritten"
         return EXIT_SIGNAL + signals[0]
-    return EXIT_NO_ANSWER if run.export.lost else 0
+    return EXIT_NO_ANSWER if run.export.lost or run.is_stalled else 0
+
+
+def _begun(
+    source: Source, arguments: argparse.Namespace, wanted: int | None, ended: threading.Event
+) -> "_Run | None":
+    """Begin an export; None if it was ended before.
+
+    With --follow it waits once for an owner that was killed, perhaps this export itself before a
+    restart: its supervisor would take the refusal for a wrong command.
+
+    Raises:
+        ConfigurationError: for example, another export runs.
+    """
+    try:
+        return _Run(source, arguments.to, wanted, arguments.every, ended)
+    except OwnedByAnother as error:
+        if not arguments.follow:
+            raise
+        Screen(sys.stderr).say(f"waiting: {error}")
+        if ended.wait(error.left_s + OWNER_SLACK_S):
+            return None
+    return _Run(source, arguments.to, wanted, arguments.every, ended)
 
 
 def run_compact(arguments: argparse.Namespace) -> int:
@@ -163,27 +197,6 @@ def run_compact(arguments: argparse.Namespace) -> int:
     before, after = compact(arguments.directory, before_date)
     print(f"{before} files before, {after} now")
     return 0
-
-
-@contextmanager
-def _stopped_by_signals(ended: threading.Event) -> Iterator[list[int]]:
-    """Let SIGINT and SIGTERM end the work between two batches, not in the middle of a file.
-
-    The list gets their numbers in the order in which they come.
-    """
-    signals: list[int] = []
-
-    def stop(number: int, _: FrameType | None) -> None:
-        signals.append(number)
-        ended.set()
-
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, stop) for number in numbers]
-    try:
-        yield signals
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
 
 
 def _start(text: str | None) -> int | None:
@@ -214,6 +227,11 @@ class _Run:
         self._source = source
         self._every_s = every_s
         self._ended = ended
+        # How long to wait until the next step of --follow.
+        self.pause_s = POLL_S
+        # While the place of the files has not taken what was read: the offset before which it is.
+        self._stalled: int | None = None
+        self._is_broken_off = False  # what the place has of the last step is not known
         self._screen = Screen(sys.stderr)
         ranges = source.ranges()
         found = open_export(directory, source.cluster, source.birth)
@@ -231,13 +249,16 @@ class _Run:
         self.export: Export = found or begin_export(
             directory, source.cluster, source.jobs_at(begin, ranges), source.birth
         )
-        if self.export.lost:
-            more = f" (and {len(self.export.lost) - 1} more)" if len(self.export.lost) > 1 else ""
-            self._screen.say(f"lost since it was written: {self.export.lost[0]}{more}")
+        self._say_lost()
         self._position = self._begun = begin
         self._begun_s = self._shown_s = self._flushed_s = time.monotonic()
         self._problem = self._damage = ""
         self._behind_s: float | None = None  # since when the nodes have fewer events than we
+
+    def _say_lost(self) -> None:
+        if self.export.lost:
+            more = f" (and {len(self.export.lost) - 1} more)" if len(self.export.lost) > 1 else ""
+            self._screen.say(f"lost since it was written: {self.export.lost[0]}{more}")
 
     def _begin(self, found: Export | None, ranges: Replies, wanted: int | None) -> int:
         """Return the first offset to read."""
@@ -287,6 +308,53 @@ class _Run:
                 f"{error}; export with --start {error.kept} to go on behind them"
             ) from error
         return self._position >= end
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the place of the files has not taken events that were read."""
+        return self._stalled is not None
+
+    def patiently(self, step: Callable[[], object]) -> None:
+        """Do a step of --follow, or wait: for a store that does not answer, or a disk with room.
+
+        A step that has failed is done again by the next call, from the last event that counts.
+
+        Raises:
+            OSError: an error that does not end by itself; so does `StorageError`.
+        """
+        try:
+            if self._is_broken_off:
+                self._take_up()
+            step()
+            if self._stalled is not None:
+                self.finish_file()
+                if self._position >= self._stalled:
+                    self._stalled = None
+                    self._screen.say(f"goes on: {self.export.name} has events to {self.export.end}")
+            self.pause_s = POLL_S
+        except (OSError, StorageError) as error:
+            if not may_heal(error):
+                raise
+            words = os_error_words(error) if isinstance(error, OSError) else str(error)
+            self._break_off(words.partition("\n")[0])
+
+    def _break_off(self, problem: str) -> None:
+        if self._stalled is None:
+            self._screen.say(f"waiting: {problem}")
+        else:
+            self.pause_s = min(2 * self.pause_s, PLACE_PAUSE_MAX_S)
+        self._stalled = max(self._stalled or 0, self._position)
+        self._is_broken_off = True
+        # What does not count was dropped.
+        self._position = max(self._begun, self.export.end)
+
+    def _take_up(self) -> None:
+        lost = self.export.lost
+        self.export.take_up()
+        self._is_broken_off = False
+        self._position = max(self._begun, self.export.end)
+        if self.export.lost != lost:
+            self._say_lost()
 
     def follow(self) -> None:
         """Write new events; wait for nodes that do not answer.

@@ -25,9 +25,11 @@ class Export:
     def __init__(self, directory: Directory) -> None:
         """Internal: use `open_export` or `begin_export`."""
         self._directory = directory
-        self._writer = Writer(
-            directory.place, directory.manifest.cluster, check=directory.check_owner
-        )
+        self._writer = self._new_writer()
+
+    def _new_writer(self) -> Writer:
+        directory = self._directory
+        return Writer(directory.place, directory.manifest.cluster, check=directory.check_owner)
 
     @property
     def name(self) -> str:
@@ -103,6 +105,19 @@ class Export:
     def touch(self) -> None:
         """Renew this process's claim to a directory without locks; call it regularly."""
         self._directory.touch()
+
+    def take_up(self) -> None:
+        """Go on after an error of the place: the events from `end` on are to be written again.
+
+        Raises:
+            BadExport: another process has taken the directory, or it has a file that cannot be
+                added.
+            OSError: the place still fails; so does `StorageError`.
+        """
+        self._writer.drop()
+        # Another one: what this one has named is found by the listing, or has been removed.
+        self._writer = self._new_writer()
+        self._directory.take_up()
 
     def close(self) -> None:
         """Release the directory; unflushed events are dropped."""

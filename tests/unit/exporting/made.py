@@ -80,14 +80,14 @@ def offsets(export: Opened, first: int | None = None, end: int | None = None) ->
 
 
 @contextmanager
-def object_store() -> Iterator[str]:
-    """Run an empty object store; yield its HOST:PORT."""
+def object_store(port: int = 0) -> Iterator[str]:
+    """Run an object store; yield its HOST:PORT. All of a process have the same contents."""
     from moto.server import ThreadedMotoServer
 
-    store = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    store = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
     store.start()
-    host, port = store.get_host_and_port()
+    host, bound = store.get_host_and_port()
     try:
-        yield f"{host}:{port}"
+        yield f"{host}:{bound}"
     finally:
         store.stop()

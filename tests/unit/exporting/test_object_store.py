@@ -1,12 +1,10 @@
 """Exports in an object store, here a local moto server: without renames and locks."""
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyarrow.fs import S3FileSystem
 
 from beanpole.errors import ConfigurationError, StorageError
 from beanpole.exporting import compaction, directory, files, steps
@@ -18,31 +16,9 @@ from beanpoled.eventlog.export import Export, compact
 from pyspark_beanpole.exports import opened
 from tests.unit.eventlog.served import Server, life_of, serving
 from tests.unit.eventlog.test_service import history
-from tests.unit.exporting.made import batch, object_store, offsets
+from tests.unit.exporting.made import batch, offsets
 
 JOBS = dict.fromkeys(("ready", "reserved", "delayed", "buried"), 0)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    """Yield the endpoint of an empty store."""
-    with object_store() as endpoint:
-        yield endpoint
-
-
-@pytest.fixture
-def bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return a URI of an empty bucket; the environment has the keys and the endpoint."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    monkeypatch.setenv("AWS_REGION", "us-east-1")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{server}")
-    store = S3FileSystem(
-        endpoint_override=server, scheme="http", region="us-east-1", allow_bucket_creation=True
-    )
-    store.create_dir("events")
-    store.delete_dir_contents("events")
-    return "s3a://events/out"
 
 
 def test_nodes_are_exported_and_read(bucket: str, capsys: pytest.CaptureFixture[str]) -> None:
