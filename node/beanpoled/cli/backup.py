@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, TypeVar
 from beanpole.client import where
 from beanpole.client.backup import Broken, Stream, TooOld
 from beanpole.client.exiting import os_error_words
-from beanpole.client.printing import drop_output
+from beanpole.client.printing import drop_output, print_lines
 from beanpole.client.rpc import Nodes
 from beanpole.client.terminals import visible
 from beanpole.core.image.contents import Contents
@@ -139,15 +139,17 @@ def _backup(arguments: argparse.Namespace) -> int:
         if arguments.to == PIPE:
             if sys.stdout.isatty():
                 raise ConfigurationError("--to -: standard output is a terminal")
-            end, words = _to_pipe(nodes, sys.stdout.buffer, keys), sys.stderr
+            end = _to_pipe(nodes, sys.stdout.buffer, keys)
         else:
             with removing():
                 end = _to_file(nodes, arguments.to, arguments.replace, keys)
-            words = sys.stdout
-    if arguments.json:
-        print(json.dumps(_plain(end)), file=words)
+    words = json.dumps(_plain(end)) if arguments.json else f"{arguments.to}: {_line(end)}"
+    if arguments.to == PIPE:
+        print(words, file=sys.stderr)
     else:
-        print(f"{arguments.to}: {_line(end)}", file=words)
+        # An error must not read as if the backup were not there.
+        with naming(f"{arguments.to} is complete; standard output"):
+            print_lines((words,))
     return 0
 
 

@@ -161,6 +161,18 @@ def test_a_full_disk_is_named_and_nothing_stays(
     assert os.listdir(tmp_path) == []
 
 
+def test_standard_output_without_room_is_told_from_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "file"
+    with open("/dev/full", "w") as output, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", output)
+        assert backup(path) == exits.EXIT_NO_ANSWER
+    words = f"beanpole: {path} is complete; standard output: the disk is full\n"
+    assert capsys.readouterr().err == words
+    assert os.listdir(tmp_path) == ["file"]
+
+
 @pytest.mark.parametrize("words", [(), ("--replace",)])
 def test_the_file_of_a_backup_that_ends_meanwhile_is_not_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
