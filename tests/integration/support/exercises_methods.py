@@ -263,7 +263,7 @@ MAY_BE_OPEN: Final = frozenset(
 
 def public(module: ModuleType) -> set[str]:
     """Return the names of the public methods and attributes of a module's client."""
-    return {name for name in vars(module.Client) if not name.startswith("_")} - {"encoding"}
+    return {name for name in dir(module.Client) if not name.startswith("_")}
 
 
 def _exercise(module: ModuleType, method: Method) -> Exercise:

@@ -21,8 +21,8 @@ from beanpoled.frontends.gearman.worker import WorkerSide, unique_of
 
 # A function by its name.
 Function = tuple[bytes, Tube]
-# Whether a client has a right in a queue. Whoever asks for a list has one in all functions, so it
-# is asked only for queues of other protocols: an alias gives no right.
+# Whether a client has a right in a queue. A client that gets a list has one in all functions, so
+# this is called only for queues of other protocols: an alias gives no right.
 Sees = Callable[[Tube], bool]
 _Item = TypeVar("_Item")
 
