@@ -15,8 +15,6 @@ from beanpole.pb import jobs_pb2
 
 STATES: Final = {"buried": jobs_pb2.JOB_STATE_BURIED, "delayed": jobs_pb2.JOB_STATE_DELAYED}
 _QLESS: Final = f"{PROTOCOL_NAMES[QLESS]}:"
-# After a lost reply, these may be the effect of the call itself.
-_MAY_BE_DONE: Final = (jobs_pb2.JOB_OUTCOME_NOT_FOUND, jobs_pb2.JOB_OUTCOME_WRONG_STATE)
 
 
 class Kicks:
@@ -59,16 +57,10 @@ class Kicks:
                 if isinstance(error, AdminRefused) and error.reason == "BAD_CHOICE":
                     raise ClientError(f"{TOO_OLD}: {error}") from None
                 raise
-            self._count(told, admin.asked_again)
-
-    def _count(self, told: jobs_pb2.ChangeProgress, asked_again: set[int]) -> None:
-        for one in told.results:
-            if one.outcome == jobs_pb2.JOB_OUTCOME_DONE:
-                self.kicked += 1
-            elif one.outcome in _MAY_BE_DONE and one.id in asked_again:
-                self.unsure += 1
-            else:
-                self.changed += 1
+            unsure = len(admin.unsure(told))
+            self.kicked += told.changed
+            self.unsure += unsure
+            self.changed += len(ids) - told.changed - unsure
 
     def words(self) -> str:
         """Return the counts as one line."""

@@ -218,6 +218,7 @@ class Double(
             if job not in self.moved | set(self.kicked):
                 outcome = jobs_pb2.JOB_OUTCOME_DONE
                 self.kicked.append(job)
+                told.changed += 1
             told.results.append(jobs_pb2.JobResult(id=job, outcome=outcome))
         self.filters.append((request.filter.queue, *request.filter.states))
         self.kicks += 1

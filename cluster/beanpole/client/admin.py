@@ -34,6 +34,12 @@ STREAM_TIMEOUT_S: Final = 60.0
 # change.
 _NOT_BEGUN: Final = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION)
 _BEGUN: Final = ("", "RIGHT_ENDED", "TOKEN_ENDED")
+# Of a change that was asked for twice, these may be the effect of the first time.
+_MAY_BE_EFFECT: Final = (
+    jobs_pb2.JOB_OUTCOME_NOT_FOUND,
+    jobs_pb2.JOB_OUTCOME_WRONG_STATE,
+    jobs_pb2.JOB_OUTCOME_ALREADY_THERE,
+)
 # The state of the cluster forbids the change, as it would at every other node.
 _FORBIDDEN: Final = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.NOT_FOUND)
 
@@ -63,9 +69,7 @@ class Admin:
     """The calls of `JobAdmin`. Lost calls are repeated at another node; changes allow that, too.
 
     Attributes:
-        asked_again: the ids of jobs whose change was repeated, or broken off. An outcome that says
-            that a job is not there, or not in the right state, may be the effect of the first
-            attempt.
+        asked_again: the ids of jobs whose change was repeated, or broken off; see `unsure`.
     """
 
     def __init__(self, nodes: Nodes) -> None:
@@ -155,6 +159,17 @@ class Admin:
                     break
                 request.count_max = bound - total.changed
         return total
+
+    def unsure(self, told: jobs_pb2.ChangeProgress) -> list[int]:
+        """Return the jobs that a lost node may have changed, although a later one could not.
+
+        Such a job is not there, or not in the right state: perhaps the effect of the first attempt.
+        """
+        return [
+            one.id
+            for one in told.results
+            if one.outcome in _MAY_BE_EFFECT and one.id in self.asked_again
+        ]
 
     def _change_ids(
         self, request: jobs_pb2.ChangeRequest, look: Callable[[jobs_pb2.ChangeProgress], None]

@@ -21,7 +21,7 @@ _REFUSED: Final = re.compile(
 
 
 def may_heal(error: OSError | BeanpoleError) -> bool:
-    """Whether the same step may succeed later, though nobody changes the command or its rights."""
+    """Whether the same step may succeed later, without a change of the command or its rights."""
     cause = error if isinstance(error, OSError) else error.__cause__
     if not isinstance(cause, OSError):
         return False

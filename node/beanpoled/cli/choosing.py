@@ -44,12 +44,6 @@ _OUTCOMES: Final = {
 }
 # Of a job that was chosen by a filter: it was ended, or is in another queue.
 _NOT_THERE: Final = "is not there any more"
-# Of a change that was asked for twice, these may be the effect of the first time.
-_MAY_BE_DONE: Final = (
-    jobs_pb2.JOB_OUTCOME_NOT_FOUND,
-    jobs_pb2.JOB_OUTCOME_WRONG_STATE,
-    jobs_pb2.JOB_OUTCOME_ALREADY_THERE,
-)
 # Unchanged jobs that are named, if there are many.
 NAMED_MAX: Final = 10
 
@@ -170,7 +164,7 @@ def change(
             raise ClientError(str(error)) from None
         raise
     progress.end()
-    unsure = _unsure(admin, told)
+    unsure = admin.unsure(told)
     if arguments.json:
         by_ids = bool(request.job_ids)
         print_lines((json.dumps(_plain(told, arguments.dry_run, unsure, by_ids)),))
@@ -182,15 +176,6 @@ def change(
         return EXIT_NO_ANSWER
     failed = told.matched > told.changed or told.stopped_by
     return EXIT_NO if failed else 0
-
-
-def _unsure(admin: Admin, told: jobs_pb2.ChangeProgress) -> list[int]:
-    """Return the jobs that a lost node may have changed, although a later one could not."""
-    return [
-        one.id
-        for one in told.results
-        if one.outcome in _MAY_BE_DONE and one.id in admin.asked_again
-    ]
 
 
 def _say_broken_off(
@@ -210,7 +195,7 @@ def _say_broken_off(
     unsure = part if admin.asked_again.issuperset(part) else []
     rest = left[len(unsure) :]
     if as_json:
-        plain = _plain(told, False, [*_unsure(admin, told), *unsure], by_ids=True)
+        plain = _plain(told, False, [*admin.unsure(told), *unsure], by_ids=True)
         plain["not_changed"] += [{"id": one, "why": "was not reached"} for one in rest]
         print_lines((json.dumps(plain),))
     else:
