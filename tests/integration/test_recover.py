@@ -9,6 +9,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.integration.support.nodes import Cluster, Nodes, http_get, status
 from tests.integration.support.program import ran
 from tests.integration.support.raw import Raw
@@ -120,3 +122,38 @@ def test_a_disk_of_the_old_cluster_stays_outside(cluster: Cluster, tmp_path: Pat
     except ConnectionError:
         ready = 0  # the process has ended
     assert ready != 200
+
+
+def test_the_lost_token_of_the_administrator_is_replaced(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ("--addr", ",".join(node.grpc for node in cluster.nodes))
+    beanpole("user", "set", "root", "--right", "all=all:*", *asked)
+    lost = beanpole("user", "token", "root", *asked).strip()
+    monkeypatch.setenv("BEANPOLE_TOKEN", lost)
+    beanpole("user", "set", "worker", "--right", "work,put=default", *asked)
+    worker = beanpole("user", "token", "worker", *asked).strip()
+    beanpole("user", "set", "anonymous", *asked)
+    with Raw(cluster.nodes[0].beanstalk) as client:
+        client.ask(b"auth " + worker.encode(), b"ACCEPTED")
+        job = client.put(b"of the old cluster")
+    wait_until_applied_everywhere(cluster)
+    for number in range(len(cluster.nodes)):
+        cluster.kill(number)
+
+    out = tmp_path / "recovered"
+    told = beanpole(
+        *("recover", str(data_of(cluster, SURVIVOR)), "--to", str(out)),
+        *("--administrator", "root", "--yes"),
+    )
+    token = told.partition("The new token of root: ")[2].split()[0]
+    for number, node in enumerate(cluster.nodes):
+        shutil.rmtree(data_of(cluster, number))
+        shutil.copytree(out / node.id, data_of(cluster, number))
+    cluster.start_all()
+
+    monkeypatch.setenv("BEANPOLE_TOKEN", token)
+    beanpole("user", "set", "anonymous", "--right", "put=intake", *asked)
+    with Raw(cluster.nodes[1].beanstalk) as client:
+        client.ask(b"auth " + worker.encode(), b"ACCEPTED")
+        client.ask(b"reserve-job %d" % job, b"RESERVED %d 18" % job, b"of the old cluster")

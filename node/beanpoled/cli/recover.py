@@ -14,6 +14,7 @@ from typing import Any
 
 from beanpole.client.where import folder
 from beanpole.core.machine import Machine
+from beanpole.core.users import ANONYMOUS, USER_NAME_MAX_BYTES, may_be_name
 from beanpole.errors import ConfigurationError, StorageError
 from beanpole.replication.pysyncobj.offline import StoppedReplica
 from beanpole.replication.pysyncobj.snapshot_header import SnapshotHeader
@@ -21,11 +22,19 @@ from beanpole.storage.files import InlineFiles
 from beanpole.storage.locks import LOCK
 from beanpole.storage.readonly import ReadOnlyFiles
 from beanpole.storage.small_files import read_checked, write_atomic
+from beanpoled.cli import tokens
 from beanpoled.cli.inspect import as_json, as_text, record_of
 from beanpoled.cli.outputs import is_within, naming, removing
 from beanpoled.config.settings import MEMBERS_MAX, Name, alike
 from beanpoled.disk import identity as identities
-from beanpoled.disk.offline import begin_anew, look, words_of, write_replica
+from beanpoled.disk.offline import (
+    begin_anew,
+    look,
+    make_administrator,
+    may_have_user,
+    words_of,
+    write_replica,
+)
 from beanpoled.leading.saved_clock import CLOCK_FILE
 
 
@@ -47,6 +56,12 @@ def add_command(commands: Any) -> None:
         metavar="ID,...",
         help="ids of the nodes of the new cluster (default: the members of the old one)",
     )
+    parser.add_argument(
+        "--administrator",
+        metavar="USER",
+        help="give USER every right and a new token, which is printed: for when the tokens of all "
+        "administrators are lost; other users stay as they are",
+    )
     parser.add_argument("--yes", action="store_true", help="do it")
     parser.set_defaults(run=run)
 
@@ -60,6 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigurationError(f"--to = {out!r} is not allowed: it is in {directory!r}")
     record = record_of(ReadOnlyFiles(), directory)
     members = record.members if arguments.members is None else _members(arguments.members)
+    administrator = None if arguments.administrator is None else _user(arguments.administrator)
     with _held(directory):
         found = look(ReadOnlyFiles(), directory, record)
         print(as_text(directory, as_json(record, found)))
@@ -74,10 +90,18 @@ def run(arguments: argparse.Namespace) -> int:
         if not replica.last:
             raise StorageError(f"{directory} holds no entry: there is nothing to recover")
         print(_plan(record, replica, found.committed, members, out))
+        token = tokens.drawn()
+        if administrator is not None:
+            if reason := may_have_user(machine, administrator):
+                raise ConfigurationError(f"--administrator is not allowed: {reason}")
+            make_administrator(machine, administrator, token.digest)
+            print(f"The user {administrator.decode()} gets every right and a new token.")
         if arguments.yes:
             with _whole(out, members):
                 _write(record, replica, machine, members, directory, out)
             print(_what_next(members, out))
+            if administrator is not None:
+                print(f"\nThe new token of {administrator.decode()}: {token.text}\n{tokens.ONCE}")
         else:
             print("Nothing was written. The same command with --yes does it.")
     return 0
@@ -125,6 +149,17 @@ def _members(text: str) -> tuple[str, ...]:
     if same := alike(members):
         raise ConfigurationError(f"--members = {text!r} is not allowed: {same}")
     return members
+
+
+def _user(text: str) -> bytes:
+    name = text.encode(errors="surrogateescape")
+    if not may_be_name(name) or name == ANONYMOUS:
+        raise ConfigurationError(
+            f"--administrator = {text!r} is not allowed: it must be 1 to {USER_NAME_MAX_BYTES} "
+            f"letters, digits or -_.@, and not {ANONYMOUS.decode()}, the user of all without a "
+            "token"
+        )
+    return name
 
 
 def _plan(

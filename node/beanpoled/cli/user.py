@@ -1,16 +1,13 @@
 """`beanpole user`: users with their rights, tokens and rules.
 
-This file has the options, and prints users; docs/security.md describes them. A token is generated
-here, printed once, and never sent: the cluster knows its digest.
+This file has the options, and prints users; docs/security.md describes them.
 """
 
 import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable
-from hashlib import sha256
 from pathlib import Path
-from secrets import token_urlsafe
 from typing import Any, Final, TypeVar
 
 from beanpole.client import where
@@ -19,11 +16,10 @@ from beanpole.client.terminals import visible
 from beanpole.core.users import ANONYMOUS
 from beanpole.errors import ConfigurationError
 from beanpole.pb import users_pb2, users_pb2_grpc
-from beanpoled.cli import values
+from beanpoled.cli import tokens, values
 from beanpoled.cli.asking import ask, says_absent
 from beanpoled.cli.exits import say_done, say_no
 
-TOKEN_BYTES: Final = 32
 _RIGHTS: Final = {
     "put": users_pb2.RIGHT_PUT,
     "work": users_pb2.RIGHT_WORK,
@@ -234,19 +230,14 @@ def _token(arguments: argparse.Namespace) -> int:
         words = f"{arguments.user} has the token {arguments.drop} no more"
         plain = {"user": arguments.user, "dropped": arguments.drop}
         return say_done(words, plain, arguments.json)
-    token = token_urlsafe(TOKEN_BYTES)
-    digest = sha256(token.encode()).digest()
-    request = users_pb2.AddTokenRequest(user=arguments.user, digest=digest)
+    token = tokens.drawn()
+    request = users_pb2.AddTokenRequest(user=arguments.user, digest=token.digest)
     _ask(arguments, lambda stub: stub.AddToken(request, timeout=REPLY_TIMEOUT_S))
     if arguments.json:
-        print(json.dumps({"user": arguments.user, "token": token}))
+        print(json.dumps({"user": arguments.user, "token": token.text}))
     else:
-        print(token)
-        print(
-            "hint: this is shown once; commands of beanpole take it from "
-            f"{where.TOKEN_FILE} or {where.TOKEN}",
-            file=sys.stderr,
-        )
+        print(token.text)
+        print(f"hint: {tokens.ONCE}", file=sys.stderr)
     return 0
 
 

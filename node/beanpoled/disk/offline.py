@@ -12,6 +12,7 @@ from beanpole import commands as c
 from beanpole.client.exiting import os_error_words
 from beanpole.core.image import image, restore
 from beanpole.core.machine import Machine
+from beanpole.core.users import ANY_RIGHT, EVERYWHERE, TOKENS_MAX, USERS_MAX, USERS_SINCE, User
 from beanpole.errors import BeanpoleError, UnknownVersion
 from beanpole.replication.pysyncobj.offline import StoppedReplica, begin_replica
 from beanpole.replication.pysyncobj.snapshot_header import SnapshotHeader
@@ -122,6 +123,36 @@ def begin_anew(machine: Machine, last: int) -> int:
     machine.origins.clear()
     _forget_events(machine)
     return position
+
+
+def may_have_user(machine: Machine, name: bytes) -> str:
+    """Return the reason why a machine cannot have a user of this valid name; empty if it can."""
+    if machine.version < USERS_SINCE:
+        return f"machine version {machine.version} has no users"
+    if name not in machine.users.rows and len(machine.users.rows) >= USERS_MAX:
+        return f"there are {USERS_MAX} users, which is the most; name one of them"
+    return ""
+
+
+def make_administrator(machine: Machine, name: bytes, digest: bytes) -> None:
+    """Give a user every right and one more token, as where those of all administrators are lost.
+
+    A user that exists keeps its limits and its tokens, but the oldest if it has TOKENS_MAX.
+
+    Args:
+        machine: `may_have_user` has no reason against it.
+        name: of a user, which may not exist yet; not that of all without a token.
+        digest: of the token.
+    """
+    users = machine.users
+    before = users.rows.get(name)
+    rights = ((EVERYWHERE, ANY_RIGHT),)
+    if before is None:
+        user = User(name, (digest,), rights, birth=users.new_birth())
+    else:
+        tokens = (*before.tokens, digest)[-TOKENS_MAX:]
+        user = User(name, tokens, rights, before.limits, before.birth)
+    users.change({**users.rows, name: user})
 
 
 def write_replica(
