@@ -1,6 +1,7 @@
 """Policies of queues on real nodes: the handling of a dead letter, and a killed leader."""
 
 import time
+from functools import partial
 from typing import Any
 
 import greenstalk
@@ -8,7 +9,17 @@ import pytest
 
 from beanpole.addresses import split_address
 from tests.integration.support.commands import Commands, ended
+from tests.integration.support.gearmand import (
+    CAN_DO,
+    GRAB_JOB,
+    JOB_ASSIGN,
+    JOB_CREATED,
+    SUBMIT_JOB,
+    WORK_FAIL,
+    Packets,
+)
 from tests.integration.support.nodes import Cluster
+from tests.integration.support.waiting import wait_until
 
 ATTEMPTS = 3
 
@@ -148,6 +159,27 @@ def test_the_rules_hold_through_a_follower_and_a_change_of_leader(quick: Cluster
     assert run("policy show none", status=1) == "none has no policy\n"
 
 
+def is_assigned(worker: Packets) -> bool:
+    return worker.ask(GRAB_JOB)[0] == JOB_ASSIGN
+
+
+def test_a_job_of_gearman_fails_after_the_attempts_of_its_queue(shared: Cluster) -> None:
+    run = Commands(shared.nodes[0].grpc)
+    said = run("policy set gearman:poison --attempts 2")
+    assert said == "gearman:poison: after 2 attempts a job fails\n"
+    client = Packets(shared.nodes[0].speaks("gearman"))
+    kind, (handle,) = client.ask(SUBMIT_JOB, b"poison", b"", b"data")
+    assert kind == JOB_CREATED
+    for number in (1, 2):
+        worker = Packets(shared.nodes[number].speaks("gearman"))
+        worker.send(CAN_DO, b"poison")
+        wait_until(partial(is_assigned, worker), 60, "the job is assigned")
+        worker.close()
+    assert client.receive() == (WORK_FAIL, [handle])
+    client.close()
+    run("policy drop gearman:poison")
+
+
 def is_there(client: Any, job: int) -> bool:
     try:
         client.peek(job)
@@ -165,7 +197,8 @@ def test_what_is_wrong_is_said(shared: Cluster) -> None:
             "policy set a --jobs-max 4294967296",
             "--jobs-max: '4294967296' is not a whole number from 1 to 4294967295",
         ),
-        ("policy set gearman:a --attempts 1", "--attempts is for tubes of beanstalk only"),
+        ("policy set workq:a --attempts 1", "--attempts has no effect on queues of workq"),
+        ("policy set gearman:a --attempts 1 --dead b", "--dead is for tubes of beanstalk only"),
         ("policy set a --attempts 1 --dead b*", "--dead 'b*' is no name of a tube"),
         ("policy drop qless:turn", "'qless:turn' is a queue of qless, which has no policies"),
     ):

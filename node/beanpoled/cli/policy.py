@@ -15,11 +15,13 @@ from beanpole.constants import SECOND_US, U32_MAX
 from beanpole.core.jobs.rates import RATE_MAX, RATE_PERIOD_MAX_US, RATE_PERIOD_MIN_US
 from beanpole.core.operations.policies import UNIQUE_WINDOW_MAX_US
 from beanpole.errors import ConfigurationError
+from beanpole.events import GEARMAN
 from beanpole.numbers import whole_number
 from beanpole.pb import policies_pb2, policies_pb2_grpc
 from beanpoled.cli import values
 from beanpoled.cli.asking import ask, says_absent
 from beanpoled.cli.exits import say_done, say_no
+from beanpoled.rpc.queue_names import is_of
 
 _PATTERN: Final = "a queue, or the beginning of names and *, quoted for the shell"
 _WHEN_FULL: Final = {
@@ -93,7 +95,8 @@ def _add_rules(way: argparse.ArgumentParser) -> None:
         type=values.limit,
         default=0,
         metavar="N",
-        help="* a job that was reserved so often, and comes back, is not given out again",
+        help="a job that was reserved so often, and comes back, is not given out again; one of "
+        "Gearman fails (not for Workq)",
     )
     rules.add_argument(
         "--dead", default="", metavar="TUBE", help="* move it there (default: bury it)"
@@ -299,7 +302,8 @@ def rules_of(one: policies_pb2.Policy) -> list[str]:
     """Return each rule of a policy in words."""
     rules = []
     if one.attempts_max:
-        then = f"moves to {one.dead}" if one.dead else "is buried"
+        then = "fails" if is_of(one.pattern, GEARMAN) else "is buried"
+        then = f"moves to {one.dead}" if one.dead else then
         rules.append(f"after {_counted(one.attempts_max, 'attempt')} a job {then}")
     limits = [_counted(one.jobs_max, "job")] if one.jobs_max else []
     limits += [_counted(one.bytes_max, "byte")] if one.bytes_max else []

@@ -140,10 +140,13 @@ def read_policy(policy: policies_pb2.Policy) -> tuple[bytes, Row]:
     pattern = read_pattern(policy.pattern)
     _check_matches(policy.pattern, pattern)
     if pattern[0] < PREFIX_END:
-        for name in ("attempts_max", "dead", "priority", "unique_window_us"):
+        for name in ("dead", "priority", "unique_window_us"):
             if getattr(policy, name):
                 words = f"{name} is for tubes of beanstalk only, and {policy.pattern!r} is none"
                 raise CallRefused("OTHER_PROTOCOL", f"policy.{name}", words)
+    if policy.attempts_max and is_of(policy.pattern, WORKQ):
+        words = "attempts_max has no effect on queues of workq, whose jobs have their own"
+        raise CallRefused("OTHER_PROTOCOL", "policy.attempts_max", words)
     if policy.ttr_s and is_of(policy.pattern, WORKQ):
         words = "ttr_s has no effect on queues of workq, whose clients always give a TTR"
         raise CallRefused("OTHER_PROTOCOL", "policy.ttr_s", words)

@@ -298,11 +298,11 @@ def test_a_node_that_refuses_a_rule_is_quoted_with_its_option(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(*_: object) -> None:
-        raise ConfigurationError("attempts_max is for tubes of beanstalk only")
+        raise ConfigurationError("attempts_max has no effect on queues of workq")
 
     monkeypatch.setattr("beanpoled.cli.policy._ask", refuse)
-    assert main(["policy", "set", "gearman:x", "--attempts", "3"]) == 2
-    assert "beanpole: --attempts is for tubes of beanstalk only" in capsys.readouterr().err
+    assert main(["policy", "set", "workq:x", "--attempts", "3"]) == 2
+    assert "beanpole: --attempts has no effect on queues of workq" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", ["show", "list --queue"])

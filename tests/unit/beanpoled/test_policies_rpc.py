@@ -72,7 +72,8 @@ def test_patterns_of_all_protocols(text: str, name: bytes) -> None:
         ({"pattern": "a", "unique_window_us": 25 * HOUR_US}, "OUT_OF_RANGE", "unique_window_us"),
         ({"pattern": "a", "rate": 5}, "HALF_A_RATE", "rate"),
         ({"pattern": "a", "rate": 1, "rate_period_us": 999}, "OUT_OF_RANGE", "rate_period_us"),
-        ({"pattern": "gearman:a", "attempts_max": 1}, "OTHER_PROTOCOL", "attempts_max"),
+        ({"pattern": "workq:a", "attempts_max": 1}, "OTHER_PROTOCOL", "attempts_max"),
+        ({"pattern": "gearman:a", "attempts_max": 1, "dead": "b"}, "OTHER_PROTOCOL", "dead"),
         ({"pattern": "workq:a", "unique_window_us": 1}, "OTHER_PROTOCOL", "unique_window_us"),
         ({"pattern": "workq:a", "priority": 1}, "OTHER_PROTOCOL", "priority"),
         ({"pattern": "workq:*", "ttr_s": 1}, "OTHER_PROTOCOL", "ttr_s"),
@@ -158,6 +159,7 @@ def test_every_rule_has_words() -> None:
     full = policies_pb2.WHEN_FULL_DROP_OLDEST
     rules: dict[str, dict[str, Any]] = {
         "after 3 attempts a job is buried": {"attempts_max": 3},
+        "after 1 attempt a job fails": {"pattern": "gearman:*", "attempts_max": 1},
         "at most 5 jobs, then a put is refused": {"jobs_max": 5},
         "at most 5 jobs and 6 bytes, then a put drops the oldest ready job": {
             "jobs_max": 5,
@@ -172,7 +174,7 @@ def test_every_rule_has_words() -> None:
         "5 jobs in 1 d are given out at most": {"rate": 5, "rate_period_us": 24 * HOUR_US},
     }
     for words, fields in rules.items():
-        assert rules_of(policies_pb2.Policy(pattern="a", **fields)) == [words]
+        assert rules_of(policies_pb2.Policy(**{"pattern": "a", **fields})) == [words]
     assert rules_of(policies_pb2.Policy(pattern="a")) == ["no rule"]
     assert time_words(1) == "1 us"
 

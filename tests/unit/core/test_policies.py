@@ -18,7 +18,7 @@ from beanpole.core.jobs.policies import POLICIES_MAX, Note, Policies, Policy
 from beanpole.core.jobs.prefixes import ANY
 from beanpole.core.operations import administering as a
 from tests.unit.core.cluster import Cluster, chunks_of, events_of, image_of
-from tests.unit.core.guests import TURN, TWIST, Guests
+from tests.unit.core.guests import PING, TURN, TWIST, Guests
 
 WORK, DEAD = b"work", b"dead"
 
@@ -161,7 +161,7 @@ def test_what_is_remembered_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("pattern", "attempts", "dead"),
     [
-        *((b"", 1, b""), (b"**", 1, b""), (b"a*b", 1, b""), (bytes(3), 1, b""), (TURN, 1, b"")),
+        *((b"", 1, b""), (b"**", 1, b""), (b"a*b", 1, b""), (bytes(3), 1, b""), (PING, 1, b"")),
         *((b"x" * 201, 1, b""), (WORK, 0, DEAD), (WORK, -1, b""), (WORK, U32_MAX + 1, b"")),
         *((WORK, 1, b"dead*"), (WORK, 1, TURN), (WORK, 1, b"x" * 201)),
     ],

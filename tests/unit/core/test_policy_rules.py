@@ -63,8 +63,9 @@ def test_numbers_that_cannot_be_are_refused(cluster: Guests, rules: dict[str, An
 
 
 def test_queues_of_other_protocols_have_some_rules_only(cluster: Guests) -> None:
-    for policy in (Policy(attempts_max=1), Policy(unique_window_us=1), Policy(priority=1)):
+    for policy in (Policy(unique_window_us=1), Policy(priority=1)):
         assert cluster.do(c.SET_POLICY, 1, OTHERS, *policy) == c.BAD_COMMAND
+    assert cluster.do(c.SET_POLICY, 1, PING, *Policy(attempts_max=1)) == c.BAD_COMMAND
     assert cluster.do(c.SET_POLICY, 1, b"\x03*", *Policy(ttr_s=1)) == c.BAD_COMMAND  # qless
     set_policy(cluster, OTHERS, jobs_max=1)
     set_policy(cluster, b"*", jobs_max=2)

@@ -1,11 +1,13 @@
-"""Dead-lettering of beanstalk jobs: a job that has used up its attempts is buried or moved.
+"""The bounds of a policy on attempts: a job of beanstalk that has used them up is buried or moved.
 
-This module holds the step that a policy takes instead of making a job ready again. The policies
-are in `core.jobs.policies`; jobs of other protocols have bounds of their own, also in a tube to
-which an alias has brought them: their clients wait for an end that a buried job does not have.
+This module holds the step that a policy takes instead of making such a job ready again, and the
+bound for jobs of Gearman, which fail (`Queue`), as with gearmand's --job-retries. The policies are
+in `core.jobs.policies`. In a tube to which an alias has brought them, jobs of other protocols have
+only bounds of their own: their clients wait for an end that a buried job does not have.
 """
 
 from beanpole import events as e
+from beanpole.core.jobs.extension import Extension
 from beanpole.core.jobs.job import RESERVED, Holder, Job, Tube
 from beanpole.core.jobs.policies import Note
 from beanpole.core.jobs.states import States
@@ -15,6 +17,17 @@ from beanpole.core.jobs.transitions import TUBE as TUBE_CHANGED
 
 class Attempts(States):
     """All jobs, with the bounds that policies set on attempts. `Queue` is the only subclass."""
+
+    def attempts_max(self, job: Job, ext: Extension) -> int:
+        """Return the most reservations of a job of another protocol; 0 for no bound.
+
+        It is the job's own, else, for a job of Gearman in a queue of Gearman, that of the policy.
+        """
+        space = job.tube.space
+        if ext.attempts_max or not self.policies.rows or not space.to_end or ext.home is not space:
+            return ext.attempts_max
+        policy = self.policies.of(job.tube.name)
+        return 0 if policy is None else policy.attempts_max
 
     def ends_attempts(self, job: Job, holder: Holder | None, reason: int) -> bool:
         """Bury or move a job that was reserved, and is in no order, if its attempts are used up.

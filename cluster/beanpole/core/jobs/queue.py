@@ -231,7 +231,7 @@ class Queue(Attempts):
         # Where leases belong to no session, only the TTR ends them. A session of another space,
         # which has such a job by an alias, may also release it or be lost: that ends its attempt.
         is_guest = holder is not None and holder.leased and not ext.home.leased
-        if (to_end or is_guest) and 0 < ext.attempts_max <= job.reserves:
+        if (to_end or is_guest) and 0 < self.attempts_max(job, ext) <= job.reserves:
             self.transitions.append(job.id << TRANSITION_BITS | FINISH)
             self._fail(job, holder, reason)
             return False

@@ -89,11 +89,15 @@ def space_of(machine: MachineState, pattern: bytes) -> Space | None:
 def fits(policy: Policy, space: Space) -> bool:
     """Whether a policy is valid for queues of a space.
 
-    Jobs of protocols other than beanstalk have their own bounds of attempts, external ids for
-    deduplication, and priorities that are never omitted.
+    Jobs of protocols other than beanstalk have external ids for deduplication, and priorities that
+    are never omitted. Those of Workq have their own bounds of attempts, those of Gearman fail after
+    their last one.
     """
     if space.conflict != NO_EXTERNAL_IDS and (
-        policy.attempts_max or policy.dead or policy.unique_window_us or policy.priority
+        (policy.attempts_max and not space.to_end)
+        or policy.dead
+        or policy.unique_window_us
+        or policy.priority
     ):
         return False
     has_rate = (
