@@ -14,6 +14,7 @@ from beanpole.client.rpc import (
     TOO_OLD,
     Nodes,
     detail_of,
+    details_of,
     is_refused,
     told,
     was_sent,
@@ -58,7 +59,7 @@ class AdminRefused(ClientError):
     __reduce__ = reduced
 
     def __init__(self, error: grpc.RpcError) -> None:
-        super().__init__(error.details() or error.code().name)
+        super().__init__(details_of(error) or error.code().name)
         self.code = error.code()
         detail = detail_of(error)
         self.reason = detail.reason

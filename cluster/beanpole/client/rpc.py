@@ -106,14 +106,17 @@ def _packed_detail(error: grpc.RpcError) -> bytes | None:
 
 def words_of(error: grpc.RpcError) -> str:
     """Return a short human-readable description of a failed call."""
-    words = _details(error)
+    words = details_of(error)
     if error.code() == grpc.StatusCode.UNIMPLEMENTED:
         words = "its program is too old: it does not have this call"
     return f"{error.code().name}: {words}"
 
 
-def _details(error: grpc.RpcError) -> str:
-    # They are printed, and any server may answer at an address.
+def details_of(error: grpc.RpcError) -> str:
+    """Return the words of a node without control characters, as they are printed.
+
+    Names of queues are in them, and any server may answer at an address.
+    """
     return visible(error.details() or "", "\n")
 
 
@@ -128,7 +131,7 @@ class Refused(ClientError):
     __reduce__ = reduced
 
     def __init__(self, address: str, error: grpc.RpcError) -> None:
-        self.words = _details(error)
+        self.words = details_of(error)
         self.field = detail_of(error).field
         super().__init__(f"{address}: {self.words}")
 

@@ -10,8 +10,16 @@ from typing import Final, TypeVar
 import grpc
 
 from beanpole.client import where
-from beanpole.client.rpc import TOO_OLD, Nodes, detail_of, is_refused, told, was_sent, words_of
-from beanpole.client.terminals import visible
+from beanpole.client.rpc import (
+    TOO_OLD,
+    Nodes,
+    detail_of,
+    details_of,
+    is_refused,
+    told,
+    was_sent,
+    words_of,
+)
 from beanpole.errors import ClientError, ConfigurationError
 from beanpoled.cli.exits import say_no
 
@@ -36,7 +44,7 @@ class AskRefused(ClientError):
     """A node refuses, and every other node would, too; `reason` is the code for programs."""
 
     def __init__(self, error: grpc.RpcError) -> None:
-        super().__init__(_details(error) or error.code().name)
+        super().__init__(details_of(error) or error.code().name)
         self.code = error.code()
         self.reason = detail_of(error).reason
 
@@ -73,9 +81,9 @@ def ask(
                 return call(make(nodes.channel(target)))
             except grpc.RpcError as error:
                 if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
-                    raise ConfigurationError(_details(error)) from None
+                    raise ConfigurationError(details_of(error)) from None
                 if error.code() == grpc.StatusCode.NOT_FOUND and lost and look:
-                    words = f"{_details(error)}; a node that was lost may have done it, look at "
+                    words = f"{details_of(error)}; a node that was lost may have done it, look at "
                     raise ClientError(f"{words}`{look}`: {told(lost)}") from None
                 if _is_final(error):
                     raise AskRefused(error) from None
@@ -87,11 +95,6 @@ def ask(
         raise ClientError(f"{TOO_OLD}: {told(failures)}")
     also = f", look at `{look}`" if look else ""
     raise ClientError(f"no answer{also}: {told(failures)}")
-
-
-def _details(error: grpc.RpcError) -> str:
-    """Return the words of a node, without escapes that a name may have in them."""
-    return visible(error.details() or "", "\n")
 
 
 def _is_final(error: grpc.RpcError) -> bool:

@@ -14,7 +14,7 @@ import grpc
 
 from beanpole import commands as c
 from beanpole.client import where
-from beanpole.client.rpc import Nodes, detail_of, is_hung, told, words_of
+from beanpole.client.rpc import Nodes, detail_of, details_of, is_hung, told, words_of
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2
 from beanpoled.cli import status
@@ -165,7 +165,7 @@ def _at_leader(targets: list[str], ask: Callable[[admin_pb2_grpc.AdminStub], T])
 def _check_code(target: str, error: grpc.RpcError) -> None:
     """Raise a final error; return if another node, or a later attempt, may succeed."""
     if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
-        raise ConfigurationError(error.details() or "the request is wrong") from None
+        raise ConfigurationError(details_of(error) or "the request is wrong") from None
     later = error.code() == grpc.StatusCode.UNAVAILABLE or detail_of(error).reason == "NOT_LEADER"
     if not later and not is_hung(error):
         raise ClientError(f"{target}: {words_of(error)}") from None

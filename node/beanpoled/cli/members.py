@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import grpc
 
-from beanpole.client.rpc import Nodes, Refused, detail_of, is_refused, told, words_of
+from beanpole.client.rpc import Nodes, Refused, detail_of, details_of, is_refused, told, words_of
 from beanpole.errors import ClientError, ConfigurationError
 from beanpoled.cli import status
 
@@ -93,12 +93,12 @@ def timed_answer(nodes: Nodes, stub: Any, method: str, request: Any, timeout_s: 
             return Timed(call(request, timeout=timeout_s), begun_s, time.time())
         except grpc.RpcError as error:
             if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
-                raise ConfigurationError(error.details() or "the request is wrong") from None
+                raise ConfigurationError(details_of(error) or "the request is wrong") from None
             if is_refused(error):
                 raise Refused(target, error) from None
             if detail_of(error).reason == "NO_CONNECTION":
-                raise Gone(error.details() or "it is gone") from None
+                raise Gone(details_of(error) or "it is gone") from None
             if detail_of(error).reason == "BAD_CONFIGURATION":
-                raise ClientError(error.details() or "its configuration is wrong") from None
+                raise ClientError(details_of(error) or "its configuration is wrong") from None
             failures[target] = words_of(error)
     raise ClientError(told(failures))

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import grpc
 
 from beanpole.client import where
-from beanpole.client.rpc import Nodes, is_refused, words_of
+from beanpole.client.rpc import Nodes, details_of, is_refused, words_of
 from beanpole.client.terminals import moves_cursor
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import admin_pb2, admin_pb2_grpc, live_pb2, live_pb2_grpc, node_pb2
@@ -197,7 +197,7 @@ def take(nodes: Nodes) -> Look:
             )
         except grpc.RpcError as error:
             if is_refused(error):
-                raise ClientError(error.details() or error.code().name) from None
+                raise ClientError(details_of(error) or error.code().name) from None
             is_old = error.code() == grpc.StatusCode.UNIMPLEMENTED
             words = "its release has no `beanpole top`" if is_old else words_of(error)
             reasons.append(f"{target}: {words}")
