@@ -1,6 +1,6 @@
 """The interpreter's garbage collector in a node: what it traverses, and when.
 
-Objects that end break their own cycles. This is for those that do not, and for a replaced machine:
+Most objects break their cycles when they end. This is for the rest, and for a replaced machine:
 its jobs refer to their tubes and sessions, and these to them.
 """
 

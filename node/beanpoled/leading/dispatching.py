@@ -2,7 +2,7 @@
 
 Clients' waits begin here, stand in line and are matched with jobs that are ready or about to be. A
 GRANT is only a proposal: the machine decides what is granted. Waits that end without a job are in
-`ends`.
+`unwaits`.
 """
 
 from collections import deque

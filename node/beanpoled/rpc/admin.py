@@ -1,6 +1,7 @@
 """The node's gRPC server: the `Admin` service, health and reflection; `Peer` runs on it, too.
 
-The server only reads the node through `NodeView` and is never in the path of a command.
+`Status` reads the node through `NodeView`. The other calls of `Admin` act: a transfer of
+leadership, a raise of the machine version, a snapshot, the end of a connection.
 """
 
 import asyncio

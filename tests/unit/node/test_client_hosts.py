@@ -181,6 +181,16 @@ def test_another_connection_has_no_new_rate() -> None:
     assert answers(port) <= 1
 
 
+def test_an_address_is_known_until_its_allowance_is_full_again() -> None:
+    scene = Scene(commands_per_second_max=100)
+    connection, port = scene.client(ASK * 100)
+    assert answers(port) == 100
+    connection.lost()
+    scene.pass_us(200_000)
+    connection, port = scene.client(ASK * 100)
+    assert 19 <= answers(port) <= 21
+
+
 @pytest.mark.constants
 def test_no_command_waits_until_an_address_of_ipv6_is_parsed(
     monkeypatch: pytest.MonkeyPatch,
