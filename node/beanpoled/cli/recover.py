@@ -90,18 +90,13 @@ def run(arguments: argparse.Namespace) -> int:
         if not replica.last:
             raise StorageError(f"{directory} holds no entry: there is nothing to recover")
         print(_plan(record, replica, found.committed, members, out))
-        token = tokens.drawn()
-        if administrator is not None:
-            if reason := may_have_user(machine, administrator):
-                raise ConfigurationError(f"--administrator is not allowed: {reason}")
-            make_administrator(machine, administrator, token.digest)
-            print(f"The user {administrator.decode()} gets every right and a new token.")
+        token = None if administrator is None else _promoted(machine, administrator)
         if arguments.yes:
             with _whole(out, members):
                 _write(record, replica, machine, members, directory, out)
             print(_what_next(members, out))
-            if administrator is not None:
-                print(f"\nThe new token of {administrator.decode()}: {token.text}\n{tokens.ONCE}")
+            if token is not None:
+                print(f"\nThe new token of {arguments.administrator}: {token}\n{tokens.ONCE}")
         else:
             print("Nothing was written. The same command with --yes does it.")
     return 0
@@ -162,6 +157,16 @@ def _user(text: str) -> bytes:
     return name
 
 
+def _promoted(machine: Machine, name: bytes) -> str:
+    """Make a user an administrator with a new token, and return the token."""
+    if reason := may_have_user(machine, name):
+        raise ConfigurationError(f"--administrator is not allowed: {reason}")
+    token = tokens.drawn()
+    make_administrator(machine, name, token.digest)
+    print(f"The user {name.decode()} gets every right and a new token.")
+    return token.text
+
+
 def _plan(
     record: identities.DiskIdentity,
     replica: StoppedReplica,
@@ -178,8 +183,9 @@ def _plan(
     return f"""
 This makes a new cluster of {", ".join(members)} with a birth id of its own:
   kept     every job that this disk knows of, with its id, except foreground jobs of Gearman, whose
-           clients are gone; reserved ones become ready, but leases of Workq and running jobs of
-           qless stay taken until their time is over
+           clients are gone, and running ones that use up the attempts of a policy by that; reserved
+           ones become ready, but leases of Workq and running jobs of qless stay taken until their
+           time is over
   lost     {lost}{unsure}
   not      the files of events: {record.node} keeps those of the old cluster where they are
   beware   disks of the old cluster (birth id {record.birth.hex()}) never join the new
@@ -231,7 +237,10 @@ def _write(
     jobs = len(machine.queue.jobs)
     last = begin_anew(machine, replica.last)
     if left_out := jobs - len(machine.queue.jobs):
-        print(f"{left_out} foreground jobs of Gearman, whose clients are gone, are left out")
+        print(
+            f"{left_out} jobs of Gearman are left out: those in the foreground, whose clients are "
+            "gone, and those that have used up the attempts of a policy"
+        )
     founded = identities.found_offline(
         record.cluster, members, lambda: os.urandom(identities.DISK_ID_BYTES)
     )

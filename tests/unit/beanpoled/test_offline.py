@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ ENTRIES = (
 )
 
 
-def new_disk(directory: Path) -> identity.DiskIdentity:
+def new_disk(directory: Path, entries: Sequence[bytes] = ENTRIES) -> identity.DiskIdentity:
     """Make the data directory of a node that was part of a cluster of three."""
     files = InlineFiles()
     founded = identity.found_offline(CLUSTER, MEMBERS, lambda: os.urandom(16))
@@ -64,7 +65,7 @@ def new_disk(directory: Path) -> identity.DiskIdentity:
     config = ReplicaConfig(NODE.node, MEMBERS, str(directory), NODE)
     journal = LogJournal(config, files, ALL_REPAIRS)
     journal.setCurrentTerm(TERM, "n1")
-    for index, payload in enumerate(ENTRIES, 1):
+    for index, payload in enumerate(entries, 1):
         journal.add(OURS + payload, index, TERM)
     journal.wal.close()
     record = record._replace(incarnation=INCARNATION, log_base=0)
