@@ -148,7 +148,7 @@ class Admin:
             except grpc.RpcError as error:
                 if total.complete:
                     return True  # all is done; only the end of the stream is missing
-                if request.after_id == begun_at or _is_refused(error):
+                if request.after_id == begun_at or is_refused_by_all(error):
                     raise
                 return False
             # A node ends a long call between two parts.
@@ -222,7 +222,7 @@ class Admin:
                 try:
                     return act(jobs_pb2_grpc.JobAdminStub(self._nodes.channel(address)))
                 except grpc.RpcError as error:
-                    if _is_refused(error):
+                    if is_refused_by_all(error):
                         raise AdminRefused(error) from None
                     failures[address] = words_of(error)
                     if error.code() == grpc.StatusCode.UNIMPLEMENTED:
@@ -239,7 +239,7 @@ def _may_be_done(error: grpc.RpcError) -> bool:
     return was_sent(error) and is_begun
 
 
-def _is_refused(error: grpc.RpcError) -> bool:
+def is_refused_by_all(error: grpc.RpcError) -> bool:
     """Whether every other node would refuse the request, too."""
     return is_refused(error) or error.code() in _FORBIDDEN
 

@@ -8,11 +8,12 @@ import json
 from typing import Any, Final
 
 from beanpole.client import where
+from beanpole.client.admin import AdminRefused
 from beanpole.client.patience import REPLY_TIMEOUT_S
 from beanpole.client.terminals import visible
 from beanpole.errors import ConfigurationError
 from beanpole.pb import queue_pb2, queue_pb2_grpc
-from beanpoled.cli.asking import AskRefused, ask
+from beanpoled.cli.asking import ask
 from beanpoled.cli.exits import say_done, say_no
 
 _NAMES: Final = (
@@ -66,7 +67,7 @@ def _change(arguments: argparse.Namespace, request: queue_pb2.SetAliasRequest, w
             lambda stub: stub.SetAlias(request, timeout=REPLY_TIMEOUT_S),
             look="beanpole alias list",
         )
-    except AskRefused as error:
+    except AdminRefused as error:
         if error.reason not in _NO:
             raise
         return say_no(error, arguments.json)

@@ -10,12 +10,12 @@ from typing import Final, TypeVar
 import grpc
 
 from beanpole.client import where
+from beanpole.client.admin import AdminRefused, is_refused_by_all
 from beanpole.client.rpc import (
     TOO_OLD,
     Nodes,
     detail_of,
     details_of,
-    is_refused,
     told,
     was_sent,
     words_of,
@@ -23,7 +23,6 @@ from beanpole.client.rpc import (
 from beanpole.errors import ClientError, ConfigurationError
 from beanpoled.cli.exits import say_no
 
-_REFUSALS: Final = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.NOT_FOUND)
 # Reasons of RESOURCE_EXHAUSTED that are limits of the cluster. All others are of one node, which
 # is busy: another one may do it.
 _FULL: Final = frozenset(
@@ -38,15 +37,6 @@ _FULL: Final = frozenset(
 
 Stub = TypeVar("Stub")
 T = TypeVar("T")
-
-
-class AskRefused(ClientError):
-    """A node refuses, and every other node would, too; `reason` is the code for programs."""
-
-    def __init__(self, error: grpc.RpcError) -> None:
-        super().__init__(details_of(error) or error.code().name)
-        self.code = error.code()
-        self.reason = detail_of(error).reason
 
 
 def ask(
@@ -68,7 +58,7 @@ def ask(
             call that only reads.
 
     Raises:
-        AskRefused: a node has refused it.
+        AdminRefused: a node has refused it.
         ConfigurationError: an argument is wrong.
         ClientError: no node has answered.
     """
@@ -86,7 +76,7 @@ def ask(
                     words = f"{details_of(error)}; a node that was lost may have done it, look at "
                     raise ClientError(f"{words}`{look}`: {told(lost)}") from None
                 if _is_final(error):
-                    raise AskRefused(error) from None
+                    raise AdminRefused(error) from None
                 failures[target] = words_of(error)
                 are_old = are_old and error.code() == grpc.StatusCode.UNIMPLEMENTED
                 if was_sent(error) and not detail_of(error).reason:
@@ -99,8 +89,7 @@ def ask(
 
 def _is_final(error: grpc.RpcError) -> bool:
     """Whether every other node would refuse the call, too."""
-    is_full = detail_of(error).reason in _FULL
-    return is_full or error.code() in _REFUSALS or is_refused(error)
+    return detail_of(error).reason in _FULL or is_refused_by_all(error)
 
 
 def says_absent(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
@@ -109,7 +98,7 @@ def says_absent(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.
     def run_or_say(arguments: argparse.Namespace) -> int:
         try:
             return run(arguments)
-        except AskRefused as error:
+        except AdminRefused as error:
             if error.code != grpc.StatusCode.NOT_FOUND:
                 raise
             return say_no(error, getattr(arguments, "json", False))

@@ -7,6 +7,7 @@ from typing import Any
 
 from beanpole import commands as c
 from beanpole.constants import U32_MAX
+from beanpole.core.jobs.effects import Effect
 from beanpole.core.jobs.extension import Extension
 from beanpole.core.jobs.spaces import RANK_NORMAL
 from beanpole.events import GEARMAN, WORKQ
@@ -61,6 +62,22 @@ class Guests(Cluster):
     def take(self, session: int = 4) -> int:
         result = self.do(c.TAKE, session)
         return result[0] if type(result) is tuple else 0
+
+    def end_reservation(self, job: int, how: str) -> list[Effect]:
+        """End the reservation of a job by session 9 of the second node; return the effects."""
+        if how == "ttr":
+            told = self.pass_s(5)
+        elif how == "node":
+            told = self.lead((c.NODE_DOWN, 1, 1))
+        else:
+            commands: dict[str, c.Command] = {
+                "release": (c.RELEASE, 9, job, RANK_NORMAL, 0),
+                "close": (c.CLOSE, 9, 1),
+                "return": (c.RETURN, 9, job),
+            }
+            told = self.apply([self.section(commands[how], origin=1)], own=1)
+            assert told.results[0][2] == [c.OK]
+        return [*told.effects, *self.pass_s(0).effects]
 
     def ext(self, job: int) -> Extension:
         ext = self.machine.queue.jobs[job].ext

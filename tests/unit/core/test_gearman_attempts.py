@@ -26,22 +26,6 @@ def set_policy(cluster: Guests, pattern: bytes = THEIRS, **rules: Any) -> Any:
     return cluster.do(c.SET_POLICY, 1, pattern, *Policy(**rules))
 
 
-def end(cluster: Guests, job: int, how: str) -> list[effects.Effect]:
-    """End the reservation of a job by session 9 of another node, and return the effects."""
-    if how == "ttr":
-        told = cluster.pass_s(2)
-    elif how == "node":
-        told = cluster.lead((c.NODE_DOWN, 1, 1))
-    else:
-        commands = {
-            "release": (c.RELEASE, 9, job, RANK_NORMAL, 0),
-            "close": (c.CLOSE, 9, 1),
-            "return": (c.RETURN, 9, job),
-        }
-        told = cluster.apply([cluster.section(commands[how], origin=1)])
-    return [*told.effects, *cluster.pass_s(0).effects]
-
-
 @pytest.mark.parametrize("foreground", [0, 1])
 @pytest.mark.parametrize(
     ("how", "reason"),
@@ -68,7 +52,7 @@ def test_a_job_fails_however_its_last_attempt_ended(
     assert cluster.do(c.TAKE, 9, origin=1)[0] == job
     events_of(cluster.machine)
     cluster.machine.queue.effects.listened[job] = None
-    assert end(cluster, job, how) == [(job, effects.FAILED, b"")]
+    assert cluster.end_reservation(job, how) == [(job, effects.FAILED, b"")]
     assert cluster.state(job) == b"gone"
     failed = [event for event in events_of(cluster.machine) if event.kind == e.FAILED]
     assert [(event.before, event.reason) for event in failed] == [(RESERVED, reason)]

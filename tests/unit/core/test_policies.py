@@ -217,22 +217,6 @@ def test_after_its_attempts_a_job_moves_with_its_reason(cluster: Guests) -> None
     assert not cluster.machine.queue.policies.notes
 
 
-def end(cluster: Cluster, job: int, how: str) -> None:
-    """End the reservation of session 9 of the second node."""
-    if how == "ttr":
-        cluster.pass_s(5)
-    elif how == "down":
-        cluster.lead((c.NODE_DOWN, 1, 1))
-    else:
-        commands = {
-            "release": (c.RELEASE, 9, job, 0, 0),
-            "close": (c.CLOSE, 9, 1),
-            "return": (c.RETURN, 9, job),
-        }
-        assert cluster.do(*commands[how], origin=1) == c.OK
-    cluster.pass_s(0)
-
-
 @pytest.mark.parametrize("dead", [b"", DEAD])
 @pytest.mark.parametrize(
     ("how", "ended", "reason", "counters"),
@@ -240,7 +224,7 @@ def end(cluster: Cluster, job: int, how: str) -> None:
         ("release", e.NO_REASON, "attempts", (0, 1)),
         ("ttr", e.TTR, "attempts_ttr", (1, 0)),
         ("close", e.CONNECTION_LOST, "attempts_connection_lost", (0, 0)),
-        ("down", e.NODE_DOWN, "attempts_node_down", (0, 0)),
+        ("node", e.NODE_DOWN, "attempts_node_down", (0, 0)),
         ("return", e.NOBODY_WAITING, "attempts_nobody_waiting", (0, 0)),
     ],
 )
@@ -253,7 +237,7 @@ def test_the_event_says_how_the_last_attempt_ended(
     cluster.open(9, origin=1)
     assert cluster.do(c.RESERVE_JOB, 9, job, origin=1)[0] == job
     events_of(cluster.machine)
-    end(cluster, job, how)
+    cluster.end_reservation(job, how)
     assert cluster.machine.queue.policies.notes[job].reason == ended
     left, *came = events_of(cluster.machine)
     assert (left.kind, left.before) == (e.MOVED if dead else e.BURIED, RESERVED)
