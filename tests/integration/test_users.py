@@ -114,7 +114,7 @@ def test_a_stock_client_is_denied_and_allowed_through_a_follower(
     assert "a token is needed" in run("queue list", status=3)
     monkeypatch.setenv("BEANPOLE_TOKEN", token)
     assert run.json("user whoami")["user"] == "lee"
-    assert "lee has not the right admin in all:*" in run("user list", status=3)
+    assert "lee lacks the right admin in all:*" in run("user list", status=3)
     assert Commands(node.beanstalk)("put --tube mail --ttr 60 hello").strip()
     assert "DENIED" in Commands(node.beanstalk)("put --tube other hello", status=3)
     monkeypatch.setenv("BEANPOLE_TOKEN", "of-nobody")

@@ -33,6 +33,7 @@ class ToyConnection(RequestConnection):
     """A client of the toy protocol."""
 
     __slots__ = ("_counts", "_listening", "_parser", "_queue", "_request")
+    _speaks = TOY
 
     def __init__(
         self, clients: Clients, protocol: str, port: ClientPort, counts: list[int]
@@ -73,8 +74,7 @@ class ToyConnection(RequestConnection):
         if kind == POLL:
             self._poll(PREFIX + arguments[0])
             return
-        if not self.number:
-            origin.open_session(self, TOY)
+        self._session()
         if kind in (TAKE, TRY):
             self._reserve(kind, PREFIX + arguments[0])
             return

@@ -32,7 +32,7 @@ _ALL: Final = "all"
 _ANY: Final = "-"
 # In place of the rights of a user that has none.
 _NO_RIGHT: Final = "no right"
-# The user of all that say nothing.
+# The user of clients without a token to whom no rule gives another one.
 _ANONYMOUS: Final = ANONYMOUS.decode()
 _RULE_WORDS: Final = "PROTOCOL NETWORK CERTIFICATE USER"
 _USER_HELP: Final = "name of the user"
@@ -52,8 +52,8 @@ def add_command(commands: Any) -> None:
     _add_set(ways)
     way = _add(ways, "drop", _drop, "remove a user; its connections may do nothing from then on")
     way.description = (
-        f"Without `{_ANONYMOUS}`, all that say nothing may do everything: `user set {_ANONYMOUS}` "
-        "without a --right takes their rights away."
+        f"Without `{_ANONYMOUS}`, clients without a token may do everything: "
+        f"`user set {_ANONYMOUS}` without a --right takes their rights away."
     )
     way.add_argument("user", metavar="USER", help=_USER_HELP)
     way.add_argument(
@@ -83,8 +83,8 @@ def add_command(commands: Any) -> None:
 def _add_set(ways: Any) -> None:
     way = _add(ways, "set", _set, "let a user have these rights and limits, whatever it had")
     way.description = (
-        "A new user has no token yet. `anonymous` is the user of all that say nothing: while there "
-        "is none, they may do everything."
+        "A new user has no token yet. `anonymous` is the user of clients without a token: while "
+        "there is none, they may do everything."
     )
     way.add_argument("user", metavar="USER", help=_USER_HELP)
     way.add_argument(

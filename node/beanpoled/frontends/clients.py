@@ -156,7 +156,7 @@ class Clients:
             line: the command as received; never one with a secret.
             outcome: the answer, in the protocol's words.
             begun_us: when the command was received, by the node's monotonic clock.
-            refused: whether its user has not the right, so that it did nothing; or, if it has no
+            refused: whether its user lacks the right, so that it did nothing; or, if it has no
                 answer yet, perhaps did nothing: then another line follows if it was done.
         """
         duration_us = self.host.now_us() - begun_us

@@ -8,9 +8,10 @@ from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
-from typing import Final
+from typing import ClassVar, Final
 
 from beanpole import commands as c
+from beanpole.core.users import PUT
 from beanpole.events import NO_PROTOCOL, PROTOCOL_NUMBERS
 from beanpoled.frontends.clients import UNKNOWN_TOKEN, Clients
 from beanpoled.frontends.connection import Connection
@@ -37,6 +38,7 @@ BYTES_IN_A_ROW_MAX: Final = 16 * 1024
 LINE_OUTPUTS_MAX: Final = 4
 
 # The reasons for which a node refuses to make a job, see `_refuse_put`.
+PUT_ALLOWED: Final = -1
 PUT_DRAINING: Final = 0
 PUT_NO_ROOM: Final = 1
 PUT_DENIED: Final = 2
@@ -46,6 +48,8 @@ PUT_BEYOND_QUOTA: Final = 4
 
 class RequestConnection(Connection):
     """A connection with requests and replies. Each subclass implements one protocol."""
+
+    _speaks: ClassVar[int]  # the protocol of its sessions, see `events`
 
     __slots__ = (
         "_clients",
@@ -343,10 +347,16 @@ class RequestConnection(Connection):
         else:
             self._process()
 
+    def _session(self) -> int:
+        """Return the session's number; the first command that needs a session opens it."""
+        if not self.number:
+            self._clients.origin.open_session(self, self._speaks)
+        return self.number
+
     # --- puts that this node refuses ------------------------------------------------------------
 
-    def _takes_puts(self) -> bool:
-        """Whether this node makes jobs now; if not, the client is sent the reason."""
+    def _admit_any_put(self) -> bool:
+        """Let a put pass if this node makes jobs now; otherwise refuse it and return False."""
         self.is_producer = True
         clients = self._clients
         if clients.draining:
@@ -357,6 +367,17 @@ class RequestConnection(Connection):
             self._refuse_put(PUT_NO_ROOM)
             return False
         return True
+
+    def _why_not_put(self, queue: bytes, size: int) -> int:
+        """Return why a job may not be put, or PUT_ALLOWED, as far as this node knows."""
+        if not self._clients.may(self, PUT, queue):
+            return PUT_DENIED
+        return PUT_BEYOND_QUOTA if self._clients.is_over_quota(self, size) else PUT_ALLOWED
+
+    def _hold_or_refuse_put(self, reason: int, size: int, again: Callable[[], None]) -> None:
+        """Answer a put later, by `again`, or now, if it was held already; see `_hold_request`."""
+        if not self._hold_request(size, again):
+            self._refuse_put(reason)
 
     # --- requests that are held -----------------------------------------------------------------
 

@@ -188,10 +188,10 @@ class Guard(grpc.aio.ServerInterceptor):
         if _has_name(user):
             self._node.clients.refused_client(NO_RIGHT)
             where = _with_queue(where, self._machine)
-            message = f"{name} has not the right {words} in {where}"
+            message = f"{name} lacks the right {words} in {where}"
             await fail(context, grpc.StatusCode.PERMISSION_DENIED, message, "NO_RIGHT")
         self._node.clients.refused_client(NO_TOKEN)
-        message = f"a token is needed: callers without one have not the right {words} in {where}"
+        message = f"a token is needed: callers without one lack the right {words} in {where}"
         await fail(context, grpc.StatusCode.UNAUTHENTICATED, message, "NO_TOKEN")
 
     async def _check_again(self, row: Row, caller: Caller, request: Any, context: Context) -> None:

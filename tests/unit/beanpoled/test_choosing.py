@@ -247,7 +247,7 @@ class Denied(grpc.RpcError):
         return grpc.StatusCode.PERMISSION_DENIED
 
     def details(self) -> str:
-        return "ops has not the right admin in q.failures"
+        return "ops lacks the right admin in q.failures"
 
     def trailing_metadata(self) -> tuple[()]:
         return ()
@@ -267,7 +267,7 @@ def test_a_buried_job_is_shown_without_the_right_to_its_note(
     assert cli.main(["job", "show", "1", "--addr", "127.0.0.1:1"]) == 0
     said = capsys.readouterr()
     assert "--- body ---\nits\n" in said.out
-    assert "not looked for: ops has not the right admin in q.failures" in said.err
+    assert "not looked for: ops lacks the right admin in q.failures" in said.err
 
 
 def changed(admin: FakeAdmin, dry_run: bool = False, **how: bool) -> int:

@@ -54,9 +54,9 @@ def test_a_refusal_for_an_alias_names_the_queue_whose_rights_count() -> None:
                 await it.ask(it.put_in("post", token))
             refused.append(failed.value.details())
         assert refused == [
-            "lee has not the right put in gearman:send, of which post is an alias",
+            "lee lacks the right put in gearman:send, of which post is an alias",
             # This caller may be anybody.
-            "a token is needed: callers without one have not the right put in post",
+            "a token is needed: callers without one lack the right put in post",
         ]
 
     run(test)

@@ -97,7 +97,7 @@ class BeanstalkConnection(TubesConnection):
     def _put(self, request: r.Request) -> None:
         kind, priority, delay_s, ttr_s, body = request[:5]
         session = self._session()
-        if not self._may_put(request):
+        if not self._admit_put(request):
             return
         if not ttr_s:
             # The tube's policy may set a TTR.

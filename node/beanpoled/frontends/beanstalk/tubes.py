@@ -11,11 +11,13 @@ from beanpole import commands as c
 from beanpole.constants import DEFAULT_TUBE, WATCHED_TUBES_MAX
 from beanpole.core.operations.policy_puts import policy_of
 from beanpole.core.sessions import Session
-from beanpole.core.users import ANY_RIGHT, PUT, WORK
+from beanpole.core.users import ANY_RIGHT, WORK
+from beanpole.events import BEANSTALK
 from beanpole.protocol.beanstalk import replies, stats
 from beanpole.protocol.beanstalk import requests as r
 from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.requests import (
+    PUT_ALLOWED,
     PUT_BEYOND_QUOTA,
     PUT_DENIED,
     PUT_DRAINING,
@@ -41,6 +43,7 @@ class TubesConnection(RequestConnection):
     """A connection with a session that uses and watches tubes."""
 
     __slots__ = ("_binding", "_used", "_watched")
+    _speaks = BEANSTALK
 
     def __init__(self, clients: Clients, protocol: str, port: ClientPort) -> None:
         super().__init__(clients, protocol, port)
@@ -72,30 +75,19 @@ class TubesConnection(RequestConnection):
         else:
             origin.submit(self, kind, command)
 
-    def _session(self) -> int:
-        if not self.number:
-            self._clients.origin.open_session(self)
-        return self.number
-
     @abstractmethod
     def _put(self, request: r.Request) -> None:
         """Act on a put."""
 
-    def _may_put(self, request: r.Request) -> bool:
-        """Whether a job may be put into the used tube now.
-
-        If not, the client is sent the reason, or the put is made again later.
-        """
-        if not self._takes_puts():
+    def _admit_put(self, request: r.Request) -> bool:
+        """Let a put pass, or return False: it is refused, or `_put` gets it again later."""
+        if not self._admit_any_put():
             return False
-        clients, size = self._clients, len(request[4])
-        reason = PUT_DENIED
-        if clients.may(self, PUT, self._used):
-            if not clients.is_over_quota(self, size) or self._may_be_known(request):
-                return True
-            reason = PUT_BEYOND_QUOTA
-        if not self._hold_request(size, partial(self._put, request)):
-            self._refuse_put(reason)
+        size = len(request[4])
+        why = self._why_not_put(self._used, size)
+        if why == PUT_ALLOWED or (why == PUT_BEYOND_QUOTA and self._may_be_known(request)):
+            return True
+        self._hold_or_refuse_put(why, size, partial(self._put, request))
         return False
 
     def _may_be_known(self, request: r.Request) -> bool:

@@ -16,7 +16,6 @@ from beanpole.constants import SECOND_US, SUBMITS_OF_JOB_MAX, U32_MAX
 from beanpole.core.jobs import effects
 from beanpole.core.jobs import job as jobs
 from beanpole.core.jobs.spaces import RANK_NORMAL
-from beanpole.core.users import PUT
 from beanpole.events import GEARMAN
 from beanpole.protocol.gearman import packets as p
 from beanpole.protocol.gearman import replies
@@ -26,6 +25,7 @@ from beanpoled.frontends.gearman.session import Asked
 from beanpoled.frontends.gearman.shared import PREFIX, Shared
 from beanpoled.frontends.gearman.worker import DATA, WARNING, WorkerSide
 from beanpoled.frontends.requests import (
+    PUT_ALLOWED,
     PUT_BEYOND_QUOTA,
     PUT_DENIED,
     PUT_DRAINING,
@@ -97,15 +97,14 @@ class ClientSide(WorkerSide):
     def _submit(
         self, kind: int, function: bytes, unique: bytes, body: bytes, delay_us: int, reducer: bytes
     ) -> None:
-        if not self._takes_puts():
+        if not self._admit_any_put():
             return
         clients = self._clients
         session = self._session()
         why = self._why_not_submitted(function, unique, body)
-        if why is not None:
+        if why != PUT_ALLOWED:
             again = partial(self._submit, kind, function, unique, body, delay_us, reducer)
-            if not self._hold_request(len(body), again):
-                self._refuse_put(why)
+            self._hold_or_refuse_put(why, len(body), again)
             return
         rank, foreground = _SUBMITS[kind]
         name = external_id(function, unique, body, clients.host.random)
@@ -118,16 +117,14 @@ class ClientSide(WorkerSide):
         self._asked.append((foreground, b"", b""))
         clients.origin.submit_put(self, kind, command)
 
-    def _why_not_submitted(self, function: bytes, unique: bytes, body: bytes) -> int | None:
-        """Return why a submission is refused, as far as this node knows; None if it is not."""
-        clients = self._clients
-        if not clients.may(self, PUT, PREFIX + function):
-            return PUT_DENIED
-        if clients.is_over_quota(self, len(body)):
+    def _why_not_submitted(self, function: bytes, unique: bytes, body: bytes) -> int:
+        """Return `_why_not_put`, where a job that is there already needs no room."""
+        why, clients = self._why_not_put(PREFIX + function, len(body)), self._clients
+        if why == PUT_BEYOND_QUOTA:
             known = clients.machine.queue.spaces[GEARMAN].external_ids
-            if external_id(function, unique, body, clients.host.random) not in known:
-                return PUT_BEYOND_QUOTA
-        return None
+            if external_id(function, unique, body, clients.host.random) in known:
+                return PUT_ALLOWED
+        return why
 
     def _refuse_put(self, reason: int) -> None:
         self._replies.reply(_PUT_REFUSALS[reason])

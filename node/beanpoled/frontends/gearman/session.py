@@ -30,6 +30,7 @@ class GearmanSession(RequestConnection):
     """
 
     __slots__ = ("_asked", "_parser", "_shared", "client_id", "place")
+    _speaks = GEARMAN
 
     def __init__(self, clients: Clients, protocol: str, port: ClientPort, shared: Shared) -> None:
         super().__init__(clients, protocol, port)
@@ -50,12 +51,6 @@ class GearmanSession(RequestConnection):
 
     def _unfinished_bytes(self) -> int:
         return self._parser.unfinished_bytes
-
-    def _session(self) -> int:
-        """Return the session's number; the first command that needs a session opens it."""
-        if not self.number:
-            self._clients.origin.open_session(self, GEARMAN)
-        return self.number
 
     def _ask(self, kind: int, command: c.Command, asked: Asked = NOTHING) -> Batch:
         """Submit a command, and expect its reply in order; return the batch that holds it."""

@@ -162,8 +162,8 @@ class CallSide(QlessSession):
         self._session()  # the rights may depend on the session's user
         return bool(users.of(self.user, self.token).on_some_of(PREFIX))
 
-    def _may_read(self, arguments: list[bytes], again: Callable[[], None]) -> bool:
-        """Whether the arguments of a call may be read; if not, it is held or refused.
+    def _admit_read(self, arguments: list[bytes], again: Callable[[], None]) -> bool:
+        """Let the arguments of a call be read, or return False: it is held or refused.
 
         The right that the call needs is known, and checked, only once they are read.
         """
@@ -237,7 +237,7 @@ class CallSide(QlessSession):
         count = number(arguments[2])
         if len(arguments[1]) != SHA_BYTES:
             self.refuse(kinds.NO_SCRIPT, NOSCRIPT)
-        elif self._may_have_keys(count, arguments):
+        elif self._check_keys(count, arguments):
             script = self._shared.scripts.find(arguments[1])
             if script is None:
                 self.refuse(kinds.NO_SCRIPT, NOSCRIPT)
@@ -247,14 +247,15 @@ class CallSide(QlessSession):
     def eval_text(self, arguments: list[bytes]) -> None:
         """EVAL text numkeys [key...] [argument...]."""
         count = number(arguments[2])
-        if self._may_have_keys(count, arguments):
+        if self._check_keys(count, arguments):
             _, script = self._shared.scripts.load(arguments[1])
             if script is None:
                 self.refuse(kinds.UNSUPPORTED_SCRIPT, UNSUPPORTED)
             else:
                 self._call_script(script, arguments, count or 0)
 
-    def _may_have_keys(self, count: int | None, arguments: list[bytes]) -> bool:
+    def _check_keys(self, count: int | None, arguments: list[bytes]) -> bool:
+        """Refuse a wrong number of keys and return False."""
         if count is None:
             self.say(NO_NUMBER)
         elif count > len(arguments) - 3:
@@ -266,14 +267,14 @@ class CallSide(QlessSession):
         return False
 
     def _call_script(self, script: Script, arguments: list[bytes], keys: int) -> None:
-        if not self._may_read(arguments, partial(self._call_script, script, arguments, keys)):
+        if not self._admit_read(arguments, partial(self._call_script, script, arguments, keys)):
             return
         call = dialects.read(script, arguments[3 : 3 + keys], arguments[3 + keys :])
         if isinstance(call, dialects.Refusal):
             self.refuse(kinds.ARGUMENTS, Error(b"ERR " + call.text))
             return
         if call.code in _MAKING:
-            if not self._takes_puts():
+            if not self._admit_any_put():
                 return
         elif call.code == q.POP:
             self.is_worker = True
@@ -288,7 +289,7 @@ class CallSide(QlessSession):
 
     def import_one(self, arguments: list[bytes]) -> None:
         """BEANPOLE.IMPORT kind packed: an object of another server, see `beanpole.qless`."""
-        if not self._may_read(arguments, partial(self.import_one, arguments)):
+        if not self._admit_read(arguments, partial(self.import_one, arguments)):
             return
         code = _IMPORTS.get(arguments[1].lower())
         packed = operations.unpacked(arguments[2])
@@ -301,7 +302,7 @@ class CallSide(QlessSession):
             self.refuse(q.REFUSALS[wrong[0]], _import_refused(wrong))
         elif code == q.IMPORT_JOB and not views.are_logged(args[HISTORY]):
             self.refuse(kinds.ARGUMENTS, BAD_IMPORT)
-        elif self._takes_puts():
+        elif self._admit_any_put():
             self._submit(Asked(None, None, _imported, 0), code, q.THROTTLES, now, args)
 
     # --- commands that are not scripts ----------------------------------------------------------

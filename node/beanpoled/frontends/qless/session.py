@@ -24,6 +24,7 @@ class QlessSession(RequestConnection):
     """
 
     __slots__ = ("_deferred", "_hello", "_parser", "_shared", "name", "place", "version")
+    _speaks = QLESS
 
     def __init__(self, clients: Clients, protocol: str, port: ClientPort, shared: Shared) -> None:
         super().__init__(clients, protocol, port)
@@ -56,12 +57,6 @@ class QlessSession(RequestConnection):
 
     def _unfinished_bytes(self) -> int:
         return self._parser.unfinished_bytes
-
-    def _session(self) -> int:
-        """Return the session's number; the first command that needs a session opens it."""
-        if not self.number:
-            self._clients.origin.open_session(self, QLESS)
-        return self.number
 
     def say(self, value: Value) -> None:
         """Answer the newest request, after the replies that are owed."""

@@ -100,7 +100,7 @@ class WorkqConnection(EndingConnection):
 
     def _add(self, request: r.Request) -> None:
         _, job, name, ttr_ms, ttl_ms, priority, attempts_max, fails_max, payload = request
-        if self._may_put(name, payload, self._add, request):
+        if self._admit_put(name, payload, self._add, request):
             limits = (priority, attempts_max, fails_max, payload)
             self._put(r.ADD, job, name, 0, ttr_ms, ttl_ms * MS_US, *limits)
 
@@ -111,7 +111,7 @@ class WorkqConnection(EndingConnection):
         ttl_us = left_us + ttl_ms * MS_US
         if not 0 < ttl_us <= TTL_MAX_US:
             self._replies.reply(replies.INVALID_TIME)
-        elif self._may_put(name, payload, self._schedule, request):
+        elif self._admit_put(name, payload, self._schedule, request):
             limits = (priority, attempts_max, fails_max, payload)
             self._put(r.SCHEDULE, job, name, max(0, left_us), ttr_ms, ttl_us, *limits)
 
@@ -262,7 +262,7 @@ class WorkqConnection(EndingConnection):
 
     def _run(self, request: r.Request) -> None:
         _, job, name, ttr_ms, wait_ms, priority, payload = request
-        if not self._may_put(name, payload, self._run, request):
+        if not self._admit_put(name, payload, self._run, request):
             return
         self._await(job, True, wait_ms)
         ttl_us = (wait_ms + ttr_ms) * MS_US + RUN_GRACE_US

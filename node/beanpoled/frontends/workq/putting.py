@@ -7,11 +7,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from beanpole.core.users import PUT
 from beanpole.events import WORKQ
 from beanpole.protocol.workq import replies
 from beanpole.protocol.workq import requests as r
 from beanpoled.frontends.requests import (
+    PUT_ALLOWED,
     PUT_BEYOND_QUOTA,
     PUT_DENIED,
     PUT_DRAINING,
@@ -34,31 +34,23 @@ class PuttingConnection(RequestConnection):
     """A connection with a session that may make jobs."""
 
     __slots__ = ()
+    _speaks = WORKQ
 
-    def _session(self) -> int:
-        if not self.number:
-            self._clients.origin.open_session(self, WORKQ)
-        return self.number
-
-    def _may_put(
+    def _admit_put(
         self, name: bytes, payload: bytes, put: Callable[[r.Request], None], request: r.Request
     ) -> bool:
-        """Whether a job may be made at this node now.
-
-        If not, the client is sent the reason, or `put` is called with the request again later.
-        """
-        if not self._takes_puts():
+        """Let a put pass, or return False: it is refused, or `put` gets the request again later."""
+        if not self._admit_any_put():
             return False
         self._session()
-        clients, size = self._clients, len(payload)
-        reason = PUT_DENIED
-        if clients.may(self, PUT, PREFIX + name):
-            spaces = clients.machine.queue.spaces
-            if not clients.is_over_quota(self, size) or request[1] in spaces[WORKQ].external_ids:
-                return True
-            reason = PUT_BEYOND_QUOTA
-        if not self._hold_request(size, partial(put, request)):
-            self._refuse_put(reason)
+        size = len(payload)
+        why = self._why_not_put(PREFIX + name, size)
+        if why == PUT_ALLOWED:
+            return True
+        known = self._clients.machine.queue.spaces[WORKQ].external_ids
+        if why == PUT_BEYOND_QUOTA and request[1] in known:
+            return True
+        self._hold_or_refuse_put(why, size, partial(put, request))
         return False
 
     def _refuse_put(self, reason: int) -> None:
