@@ -5,6 +5,7 @@ import pytest
 from beanpole import commands as c
 from beanpoled.links import frames
 from beanpoled.links.frames import Heartbeat
+from beanpoled.peers.peers import STALL_US, STEADY_US
 from tests.unit.node.stage import MEMBERS, SECOND, Stage, Stopped
 
 
@@ -160,6 +161,22 @@ def test_a_member_is_declared_down_after_node_timeout_of_silence(leader: Stage) 
         leader.pass_us(100_000)
         heartbeat(leader, "n2")
     assert downs(leader) == [(c.NODE_DOWN, 1, 1)]
+
+
+@pytest.mark.parametrize(("lived_us", "is_heard"), [(STEADY_US, True), (SECOND, False)])
+def test_a_new_link_ends_the_silence_unless_the_last_one_stalled_while_it_was_new(
+    leader: Stage, lived_us: int, is_heard: bool
+) -> None:
+    leader.node.router.link_up("n1")
+    for _ in range(lived_us // 100_000):
+        leader.pass_us(100_000)
+        heartbeat(leader, "n1")
+    leader.pass_us(STALL_US)
+    assert leader.node.peers.peers["n1"].silent
+    leader.node.router.link_down("n1")
+    leader.node.router.link_up("n1")
+    heartbeat(leader, "n1")
+    assert leader.node.peers.peers["n1"].silent is not is_heard
 
 
 def test_a_new_leader_counts_from_its_epoch(leader: Stage) -> None:

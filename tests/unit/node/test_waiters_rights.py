@@ -144,3 +144,26 @@ def test_a_reserve_without_a_right_waits_for_its_look_though_an_older_command_fa
     stage.node.callbacks.role_changed()
     stage.settle()
     assert port.take() == b"DENIED\r\n"
+
+
+def test_a_reserve_whose_look_was_not_sent_leaves_none_for_the_next() -> None:
+    """The next reserve looks again: the right may be there, and not known at this node yet."""
+    stage = Rights(MAIL)
+    stage.do(stage.user(ANONYMOUS))
+    connection, port = stage.client(b"use other\r\n")
+    stage.settle()
+    port.take()
+    replica = stage.replica
+    replica.role, replica.leader = "follower", None
+    stage.node.callbacks.role_changed()
+    connection.received(b"reserve\r\n")
+    stage.pass_us(config().command_timeout_ms * 1_000 + SECOND)
+    assert port.take() == b"INTERNAL_ERROR\r\n"
+    replica.term, replica.role, replica.leader = replica.term + 1, "leader", "n0"
+    stage.node.callbacks.role_changed()
+    stage.settle()
+    connection.received(b"reserve\r\n")
+    stage.run()
+    assert port.take() == b""
+    stage.settle()
+    assert port.take() == b"DENIED\r\n"

@@ -10,6 +10,7 @@ from beanpole.core.operations.administering import BURY, KICK
 from beanpole.protocol.workq import replies
 from beanpole.protocol.workq.values import format_time
 from beanpoled.frontends.workq import inspection
+from beanpoled.frontends.workq.shared import OFFSET_SLACK_US
 from tests.unit.node.settling import settle
 from tests.unit.node.stage import SECOND
 from tests.unit.node.workq_scene import (
@@ -321,10 +322,12 @@ def test_wall_times_are_steady(scene: Scene, client: Client) -> None:
     assert client.ask(ADD) == OK
     first = client.ask(b"inspect job %b\r\n" % JOB)
     created = first.partition(b"\r\ncreated ")[2]
-    machine = scene.node.context.machine
-    for jitter_us in (-400_000, 400_000, -1):
-        machine.wall_us += jitter_us
+    # One of the first two would show another second, whatever its fraction is at the start.
+    for jitter_us in (-OFFSET_SLACK_US + 1, 2 * OFFSET_SLACK_US - 2, -OFFSET_SLACK_US):
+        scene.host.walls_us += jitter_us
         assert created in client.ask(b"inspect job %b\r\n" % JOB)
+    scene.host.walls_us += 2 * SECOND
+    assert created not in client.ask(b"inspect job %b\r\n" % JOB)
 
 
 # --- refusals -------------------------------------------------------------------------------------
