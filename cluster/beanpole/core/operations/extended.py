@@ -86,23 +86,43 @@ def add(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int,
         return c.EXISTS if space.conflict == REFUSE else (known, 1)
     expires_us = queue.now_us + ttl_us if ttl_us else 0
     ext = Extension(0, external_id, expires_us, attempts_max, failures_max, space)
-    if not has_room(machine, len(body) + ext.memory_bytes()):
+    job = _make(machine, session, name, rank, delay_us, ttr_us, ext, body)
+    return job if isinstance(job, int) else (job.id, 0)
+
+
+def _make(
+    machine: MachineState,
+    session: Session,
+    name: bytes,
+    rank: int,
+    delay_us: int,
+    ttr_us: int,
+    ext: Extension,
+    body: bytes,
+    also_bytes: int = 0,
+) -> Job | int:
+    """Make a job as far as the room, the quota and the policy allow; or return an error result.
+
+    A `ttr_us` of 0 is that of the policy. `also_bytes` are needed beside the job.
+    """
+    queue, size = machine.queue, len(body)
+    if not has_room(machine, size + ext.memory_bytes() + also_bytes):
         return c.OUT_OF_MEMORY
     usage = policy_puts.usage_of(machine, session)
-    if usage is not None and not usage.admits(len(body)):
+    if usage is not None and not usage.admits(size):
         return c.FULL
     policy = policy_puts.policy_of(machine, name)
     if policy is not None:
         ttr_us = ttr_us or policy.ttr_s * SECOND_US
-        if not policy_puts.admits(machine, session, name, policy, len(body)):
+        if not policy_puts.admits(machine, session, name, policy, size):
             return c.FULL
-    tube = make_tube(machine, space, name)
+    tube = make_tube(machine, session.space, name)
     if tube is None:
-        return why_no_tube(machine, space, name)
+        return why_no_tube(machine, session.space, name)
     job = queue.put(tube, rank, delay_us, ttr_us, body, session, ext)
     if usage is not None:
-        queue.quotas.count(job.id, len(body), usage)
-    return job.id, 0
+        queue.quotas.count(job.id, size, usage)
+    return job
 
 
 def submit(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int, int] | int:
@@ -139,23 +159,9 @@ def submit(machine: MachineState, origin: Origin, command: c.Command) -> tuple[i
     ext = Extension(0, external_id, 0, attempts_max, 0, space)
     ext.extra = extra
     ext.background = not foreground
-    if not has_room(machine, len(body) + ext.memory_bytes() + ATTACHMENT_BYTES):
-        return c.OUT_OF_MEMORY
-    usage = policy_puts.usage_of(machine, session)
-    if usage is not None and not usage.admits(len(body)):
-        return c.FULL
-    policy = policy_puts.policy_of(machine, name)
-    ttr_us = 0
-    if policy is not None:
-        ttr_us = policy.ttr_s * SECOND_US
-        if not policy_puts.admits(machine, session, name, policy, len(body)):
-            return c.FULL
-    tube = make_tube(machine, space, name)
-    if tube is None:
-        return why_no_tube(machine, space, name)
-    job = queue.put(tube, rank, delay_us, ttr_us, body, session, ext)
-    if usage is not None:
-        queue.quotas.count(job.id, len(body), usage)
+    job = _make(machine, session, name, rank, delay_us, 0, ext, body, ATTACHMENT_BYTES)
+    if isinstance(job, int):
+        return job
     if foreground:
         queue.attach(job, ext, session)
         queue.effects.asked_for[job.id] = None

@@ -46,17 +46,18 @@ def fits(command: c.Command) -> bool:
 
 def change(machine: MachineState, origin: Origin, command: c.Command) -> Result:
     """QLESS: execute a call that may change the state."""
-    _, session, call, flavour, bits, packed = command
+    _, number, call, flavour, bits, packed = command
     decoded = _decoded(bits, packed)
     if decoded is None:
         return shapes.BAD
     now, args = decoded
-    if machine.users.rows and not allows_call(machine, origin.sessions[session], call, args):
+    session = origin.sessions[number]
+    if machine.users.rows and not allows_call(machine, session, call, args):
         return _DENIED
     t = machine.qless
-    t.holder = origin.sessions[session]
-    t.usage = usage_of(machine, origin.sessions[session])
-    t.may_time = may_time(machine, origin.sessions[session]) if machine.users.rows else None
+    t.holder = session
+    t.usage = usage_of(machine, session)
+    t.may_time = may_time(machine, session) if machine.users.rows else None
     t.room = _room(machine, len(packed))
     t.room_bytes = machine.queue_bytes_max - jobs_bytes(machine) - machine.beside_jobs_bytes
     result = calls.apply(t, call, flavour, now, args)
