@@ -76,6 +76,7 @@ FAULTS: Final = (
     "puts into full ruled queues",
     "ruled jobs that were dropped for another",
     "ruled rates that were reached",
+    "ruled jobs without attempts left",
     "lives with users",
     "changes of users",
     "commands without the right",

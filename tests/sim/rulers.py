@@ -36,7 +36,12 @@ RULE_SHARE: Final = 0.45
 RULES: Final[Rules] = (
     ("jobs_max", (1, 2, 3)),
     ("bytes_max", (8, 20)),
+)
+# Clients of Workq say these of each job, so a policy of its queues may not.
+GEARMAN_RULES: Final[Rules] = (
+    *RULES,
     ("ttr_s", (1, 2)),
+    ("attempts_max", (1, 1, 2)),
 )
 # (jobs, microseconds); at the end of a life all jobs must be done soon.
 RATES: Final = ((1, 200_000), (2, 500_000), (3, 1_000_000))
@@ -112,5 +117,7 @@ class Ruler(AdminCalls):
     def _policy(self) -> policies_pb2.Policy:
         dice = self.dice
         policy = policies_pb2.Policy(pattern=dice.choice(PATTERNS))
-        draw_rules(dice, policy, RULES, RATES, RULE_SHARE)
+        is_gearman = policy.pattern.startswith("gearman")
+        rules = GEARMAN_RULES if is_gearman else RULES
+        draw_rules(dice, policy, rules, RATES, RULE_SHARE)
         return policy

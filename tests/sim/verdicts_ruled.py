@@ -1,9 +1,9 @@
-"""Judge policies of Gearman's and Workq's queues: limits, drops, default TTRs, and rates.
+"""Judge policies of Gearman's and Workq's queues: limits, drops, default TTRs, rates, attempts.
 
-Everything is judged by the log: the result and the events of each put, and when jobs were given
-out. The policies in force, the jobs of a queue and its rate are computed as for the tubes of
-beanstalk, in `verdicts_policies`, `verdicts_rules` and `verdicts_rates`; the clients are in
-`rulers`.
+Everything is judged by the log: the result and the events of each put, when jobs were given out,
+and whether they came back. The policies in force, the jobs of a queue and its rate are computed as
+for the tubes of beanstalk, in `verdicts_policies`, `verdicts_rules` and `verdicts_rates`; the
+clients are in `rulers`.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from tests.sim.admin_log import Deed
 from tests.sim.cluster import Violation
 from tests.sim.recount import Happened, Recount
 from tests.sim.rulers import GEARMAN_QUEUE, QUEUES
-from tests.sim.verdicts_policies import InForce
+from tests.sim.verdicts_policies import COMES_BACK, InForce
 from tests.sim.verdicts_rates import Line
 from tests.sim.verdicts_rules import Due, Filling, Rules
 from tests.sim.witness import Witness
@@ -100,9 +100,21 @@ class RuledJudge:
         if event.kind == e.PUT or (queue == GEARMAN_QUEUE and event.before == RESERVED):
             # A job of Gearman that comes back goes to the end.
             self._places[event.job] = event.row.offset
+        if queue == GEARMAN_QUEUE and event.before == RESERVED:
+            self._may_come_back(event)
         if event.kind == e.RESERVED and self._lines[queue].rate:
             self.counts["ruled rates that were reached"] += self._lines[queue].give_out(event)
         self._filling.count(queue, event)
+
+    def _may_come_back(self, event: Happened) -> None:
+        """Check that a reservation that no worker ended fails a job without attempts left."""
+        attempts_max = self._rules(event.row.tube).attempts_max
+        is_last = 0 < attempts_max <= event.reserves
+        # A worker's WORK_FAIL has no reason; so has the last attempt of a job that is given up.
+        is_failed = event.kind == e.FAILED and event.reason != e.NO_REASON
+        self.counts["ruled jobs without attempts left"] += is_failed
+        if (event.kind in COMES_BACK and is_last) or (is_failed and not is_last):
+            raise Violation(f"of {attempts_max} attempts it had {event.reserves}: {event}")
 
     def _has_its_ttr(self, event: Happened) -> None:
         """Check that a job of a client that cannot give a TTR has the one of its queue."""
