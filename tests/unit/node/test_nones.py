@@ -3,6 +3,7 @@
 import pytest
 
 from beanpole import commands as c
+from beanpoled.leading import unwaits
 from beanpoled.leading.proposing import TICK_GRAIN_US
 from beanpoled.links import frames
 from tests.unit.node.stage import DEFAULT, SECOND, Stage, grants, leading, put, ready
@@ -44,6 +45,18 @@ def test_none_is_said_again_if_the_link_is_full(stage: Stage) -> None:
     (frame,) = stage.sent(frames.NONES, "n1")
     assert [item[0] for item in frames.decode_items(frame, 3)[2]] == [1, 2]
     assert len(stage.node.leader.line) == 0
+
+
+@pytest.mark.constants
+def test_many_waits_that_end_at_once_end_in_several_turns(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unwaits, "LOOKS_PER_TURN_MAX", 2)
+    stage.items("n1", frames.WAITS, *[(session, 1, 1) for session in (1, 2, 3)])
+    stage.items("n1", frames.UNWAITS, *[(session, 1) for session in (1, 2, 3)])
+    for left in (1, 0):
+        confirm(stage)
+        assert len(stage.node.leader.line) == left
 
 
 def test_none_is_not_said_with_what_was_committed_but_not_applied(stage: Stage) -> None:
