@@ -83,8 +83,8 @@ def add_command(commands: Any) -> None:
 def _add_set(ways: Any) -> None:
     way = _add(ways, "set", _set, "let a user have these rights and limits, whatever it had")
     way.description = (
-        "A new user has no token yet. `anonymous` is the user of clients without a token: while "
-        "there is none, they may do everything."
+        "A new user has no token yet. `anonymous` is the user of clients without a token, which "
+        "may do everything while no such user exists."
     )
     way.add_argument("user", metavar="USER", help=_USER_HELP)
     way.add_argument(
