@@ -17,10 +17,12 @@ class Leases:
 
     Attributes:
         fences: by node: when it closed its clients.
+        openings: by node: when it began, or began again, to accept clients.
     """
 
     def __init__(self, world: "World") -> None:
         self.fences: dict[str, list[float]] = {name: [] for name in world.names}
+        self.openings: dict[str, list[float]] = {name: [] for name in world.names}
         self._world = world
         self._ended: set[tuple[str, int]] = set()  # incarnations that were looked at
 
@@ -28,15 +30,18 @@ class Leases:
         """Note a log line of a node."""
         if words.endswith("closing all clients"):
             self.fences[name].append(self._world.clock.now_s)
+        elif words.startswith("serving clients as incarnation"):
+            self.openings[name].append(self._world.clock.now_s)
         elif words.endswith(" was declared down"):
             self._look(name, words.partition(" ")[0])
 
     def _look(self, teller: str, name: str) -> None:
         """Raise Violation if a node that another one knows to be declared down still has clients.
 
-        It may have closed them and accept others again: the leader has heard it meanwhile, and the
-        entry was on its way (life 108485). The clock of a process that is paused or slow stands
-        still, and so does all that it does.
+        It may have closed them before the leader decided so and accept others again: the leader has
+        heard it meanwhile, and the entry was on its way (life 108485), or not even proposed because
+        disks hung (life 115229). Commands of the others are behind it in the log. The clock of a
+        process that is paused or slow stands still, and so does all that it does.
         """
         world, host = self._world, self._world.hosts.get(name)
         if host is None or not host.alive or world.slowness:
@@ -51,7 +56,16 @@ class Leases:
         self._ended.add(life)  # once: it may accept others before it learns that it is over
         if world.clock.now_s - host.paused_until_s < timeout_s:
             return
-        closed_s = max(self.fences[name], default=0.0)
-        if node.serving and world.clock.now_s - closed_s > timeout_s:
+        opened_s = max(self.openings[name], default=0.0)
+        if node.serving and opened_s <= self._decided_after_s(teller):
             raise Violation(f"{name} is declared down and has not closed its clients")
         world.counts["nodes down that had no clients"] += 1
+
+    def _decided_after_s(self, teller: str) -> float:
+        """Return when the entry before the one that a node applies now was proposed.
+
+        A leader puts what it has decided into its next entry, so it decided this later.
+        """
+        witness, context = self._world.witness, self._world.hosts[teller].node.context
+        before = max(index for index in witness.log if index < context.machine.index)
+        return witness.proposed_s[witness.log[before][1]]

@@ -163,6 +163,22 @@ def test_a_member_is_declared_down_after_node_timeout_of_silence(leader: Stage) 
     assert downs(leader) == [(c.NODE_DOWN, 1, 1)]
 
 
+def test_a_member_that_is_heard_again_is_down_before_its_next_commands(leader: Stage) -> None:
+    """Disks that hang may let the leader propose nothing meanwhile (life 115229)."""
+    leader.replica.proposed = [b""] * 8
+    for _ in range(82):
+        leader.pass_us(100_000)
+        heartbeat(leader, "n2")
+    assert leader.replica.proposed == [b""] * 8
+    heartbeat(leader, "n1")
+    leader.batch("n1", 2, (c.OPEN, 9))
+    leader.replica.proposed = []
+    leader.pass_us(100_000)
+    assert downs(leader) == [(c.NODE_DOWN, 1, 1)]
+    (entry,) = leader.replica.proposed
+    assert [section[0] for section in c.decode_entry(entry)[3]] == [c.LEADER, 0, 1]
+
+
 @pytest.mark.parametrize(("lived_us", "is_heard"), [(STEADY_US, True), (SECOND, False)])
 def test_a_new_link_ends_the_silence_unless_the_last_one_stalled_while_it_was_new(
     leader: Stage, lived_us: int, is_heard: bool
