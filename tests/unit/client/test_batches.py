@@ -81,6 +81,14 @@ def test_refused_puts_go_to_another_node() -> None:
     assert here.run(batches.put_many(here.client("a:1,b:1"), ["x", "y"], 1, 0, 60)) == [7, 8]
 
 
+def test_a_connection_is_kept_when_all_nodes_refuse_a_put() -> None:
+    here = world(a=Counting(1, word=b"DRAINING"), b=Counting(7, word=b"DRAINING"))
+    client = here.client("a:1,b:1")
+    with pytest.raises(faults.DrainingError):
+        here.run(client.put("x", 1, 0, 60, None))
+    assert client.session.at is not None
+
+
 def test_the_ids_of_puts_are_told_when_no_node_takes_the_refused_ones() -> None:
     here = world()
 

@@ -41,6 +41,7 @@ def test_addresses() -> None:
     assert endpoints_of(("h", 1)) == endpoints_of(("h", "1")) == [Endpoint("h", 1)]
     assert endpoints_of(["h:1", "2"]) == [Endpoint("h", 1), Endpoint("2", 0)]
     assert endpoints_of("h:1,g:2") == [Endpoint("h", 1), Endpoint("g", 2)]
+    assert endpoints_of(("h:1", "g:2")) == [Endpoint("h", 1), Endpoint("g", 2)]
     assert endpoints_of([("h", 1), "g:2", "h:1"]) == [Endpoint("h", 1), Endpoint("g", 2)]
     assert endpoints_of("/run/socket") == endpoints_of("unix:/run/socket")
     assert endpoints_of(["/run/socket"]) == [Endpoint("/run/socket", 0)]
