@@ -17,12 +17,12 @@ class Leases:
 
     Attributes:
         fences: by node: when it closed its clients.
-        openings: by node: when it began, or began again, to accept clients.
     """
 
     def __init__(self, world: "World") -> None:
         self.fences: dict[str, list[float]] = {name: [] for name in world.names}
-        self.openings: dict[str, list[float]] = {name: [] for name in world.names}
+        # By node: when it began, or began again, to accept clients.
+        self._opened_s = dict.fromkeys(world.names, 0.0)
         self._world = world
         self._ended: set[tuple[str, int]] = set()  # incarnations that were looked at
 
@@ -31,7 +31,7 @@ class Leases:
         if words.endswith("closing all clients"):
             self.fences[name].append(self._world.clock.now_s)
         elif words.startswith("serving clients as incarnation"):
-            self.openings[name].append(self._world.clock.now_s)
+            self._opened_s[name] = self._world.clock.now_s
         elif words.endswith(" was declared down"):
             self._look(name, words.partition(" ")[0])
 
@@ -56,8 +56,7 @@ class Leases:
         self._ended.add(life)  # once: it may accept others before it learns that it is over
         if world.clock.now_s - host.paused_until_s < timeout_s:
             return
-        opened_s = max(self.openings[name], default=0.0)
-        if node.serving and opened_s <= self._decided_after_s(teller):
+        if node.serving and self._opened_s[name] <= self._decided_after_s(teller):
             raise Violation(f"{name} is declared down and has not closed its clients")
         world.counts["nodes down that had no clients"] += 1
 

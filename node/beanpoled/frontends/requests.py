@@ -38,7 +38,7 @@ BYTES_IN_A_ROW_MAX: Final = 16 * 1024
 LINE_OUTPUTS_MAX: Final = 4
 
 # The reasons for which a node refuses to make a job, see `_refuse_put`.
-PUT_ALLOWED: Final = -1
+PUT_ALLOWED: Final = -1  # there is none
 PUT_DRAINING: Final = 0
 PUT_NO_ROOM: Final = 1
 PUT_DENIED: Final = 2
@@ -48,8 +48,6 @@ PUT_BEYOND_QUOTA: Final = 4
 
 class RequestConnection(Connection):
     """A connection with requests and replies. Each subclass implements one protocol."""
-
-    _speaks: ClassVar[int]  # the protocol of its sessions, see `events`
 
     __slots__ = (
         "_clients",
@@ -69,6 +67,7 @@ class RequestConnection(Connection):
         "closed",
         "ended",
     )
+    _speaks: ClassVar[int]  # the protocol of its sessions, see `events`
 
     def __init__(self, clients: Clients, protocol: str, port: ClientPort) -> None:
         super().__init__(protocol, port.client_host, port.client_names, port.certificate)
